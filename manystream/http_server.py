@@ -40,6 +40,9 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
+_CONTROLS = frozenset("\0\r\n")
+_SINGLE = ("content-length", "host")
+
 LAST_CHUNK = b"0\r\n\r\n"
 
 REASONS = {
@@ -145,12 +148,15 @@ class RequestReader:
         if end > HEAD_LIMIT or (end < 0 and len(self._buffer) > HEAD_LIMIT):
             raise BadRequest(431, f"the request's head is longer than {HEAD_LIMIT} bytes")
         if end < 0:
+            _check_beginning(self._buffer)
             self._searched = len(self._buffer)
             return None
         self._searched = 0
         lines = self._buffer[:end].decode("latin-1").split("\r\n")
         del self._buffer[: end + 4]
         request = _parsed_head(lines)
+        if "transfer-encoding" in request.headers and "content-length" in request.headers:
+            request.keep_alive = False  # RFC 9112, 6.3: others on the way may disagree about the body's end
         self._expect_body(request.headers)
         self._request = request
         return request
@@ -207,6 +213,15 @@ class RequestReader:
         return bytes(chunks)
 
 
+def _check_beginning(received: bytearray) -> None:
+    """Raise `BadRequest` for the beginning of something else, such as TLS, whose client would wait for ever."""
+    line_end = received.find(b"\n")
+    if received and not (received[:1].isalpha() or received.startswith(b"\r")):
+        raise BadRequest(400, "the first line is not an HTTP/1.1 request line")
+    if line_end == 0 or (line_end > 0 and received[line_end - 1] != 13):
+        raise BadRequest(400, "a line does not end with CR and LF")
+
+
 def _parsed_head(lines: list[str]) -> HTTPRequest:
     parts = lines[0].split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
@@ -216,13 +231,19 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise BadRequest(400, "a header line has no name")
+        if not _CONTROLS.isdisjoint(value):
+            raise BadRequest(400, f"the header {name[:40]!r} has a control character")
         name, value = name.lower(), value.strip()
-        if name == "content-length" and headers.get(name, value) != value:
-            raise BadRequest(400, "there are two content-length headers with different values")
+        if name in _SINGLE and headers.get(name, value) != value:
+            raise BadRequest(400, f"there are two {name} headers with different values")
         headers[name] = value
     connection = headers.get("connection", "").lower()
     keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
-    return HTTPRequest(parts[0], parts[1], headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
+    target = parts[1]
+    if target.startswith("http://"):  # the absolute form (RFC 9112, 3.2.2), whose host counts
+        headers["host"], slash, path = target[7:].partition("/")
+        target = slash + path or "/"
+    return HTTPRequest(parts[0], target, headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
 
 
 def http_head(status: int, headers: Headers) -> bytes:

@@ -18,7 +18,8 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps
 from ..providers.model.provider_error import ErrorCategory
 
-SLOT_PATH = re.compile(r"/slots/([A-Za-z0-9._~-]{1,100})(/.*)")
+SLOT_NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]{1,100}"
+SLOT_PATH = re.compile(rf"/slots/({SLOT_NAME})(/.*)")
 """A base URL may name a slot: `http://127.0.0.1:8080/slots/task-17`."""
 
 STATUS: Final[dict[ErrorCategory, int]] = dict.fromkeys(ErrorCategory, 502) | {
@@ -214,9 +215,8 @@ SENT_PREFIXES = ("anthropic-", "x-codex-", "x-session-")
 
 def headers_to_provider(request: HTTPRequest) -> dict[str, str]:
     """Return the headers that a provider gets: those that change the answer, and none that names an account."""
-    return {
-        name: value for name, value in request.headers.items() if name in SENT_HEADERS or name.startswith(SENT_PREFIXES)
-    }
+    sent = (each for each in request.headers.items() if each[0] in SENT_HEADERS or each[0].startswith(SENT_PREFIXES))
+    return {name: value for name, value in sent if value.isascii()}
 
 
 _OWN = frozenset(

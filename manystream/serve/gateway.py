@@ -29,6 +29,7 @@ from .dialects import (
     ALIVE,
     INTERACTIONS,
     RESPONSES,
+    SLOT_NAME,
     SLOT_PATH,
     Refusal,
     dialect_of_client,
@@ -57,7 +58,6 @@ ACCEPT_PAUSE = 0.1
 ANSWERS_KEPT = 10_000
 """The number of latest answers whose provider is known."""
 
-_NAME = re.compile(r"[A-Za-z0-9._~-]{1,100}")
 _NO_TRAFFIC: Final = "needs traffic control: open the engine with traffic=Traffic()"
 
 
@@ -273,7 +273,7 @@ class Gateway:
 
         Raises `InvalidRequestError` for a wrong value.
         """
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(SLOT_NAME, name):
             raise InvalidRequestError("name", f"{name!r} is not 1 to 100 letters, digits and ._~-")
         if name in self._names or name == "default":
             raise InvalidRequestError("name", f"there is a slot {name!r} already: end it, or choose another name")

@@ -52,12 +52,40 @@ def test_the_version_and_a_header_say_whether_to_keep(version: bytes, connection
     assert request.keep_alive is keep
 
 
+@pytest.mark.parametrize(
+    ("target", "expected", "host"),
+    [
+        (b"http://x:8/a?b=c", "/a?b=c", "x:8"),
+        (b"http://x", "/", "x"),
+        (b"/http://x/a", "/http://x/a", "given"),
+        (b"*", "*", "given"),
+    ],
+)
+def test_the_host_of_an_absolute_target_counts(target: bytes, expected: str, host: str) -> None:
+    request = read(b"GET " + target + b" HTTP/1.1\r\nHost: given\r\n\r\n")
+    assert request is not None
+    assert (request.target, request.headers["host"]) == (expected, host)
+
+
+def test_a_body_with_two_framings_is_read_in_chunks_and_closes_the_connection() -> None:
+    request = read(posted(b"Transfer-Encoding: chunked\r\nContent-Length: 9\r\n", b"2\r\nab\r\n0\r\n\r\n"))
+    assert request is not None
+    assert (request.body, request.keep_alive) == (b"ab", False)
+
+
 BROKEN: list[tuple[bytes, int, str]] = [
     (b"GET /\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
     (b"GET / x HTTP/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
     (b"GET / HTTPS/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
     (posted(b"name\r\n"), 400, "a header line has no name"),
     (posted(b": value\r\n"), 400, "a header line has no name"),
+    (posted(b"x: a\rHost: b\r\n"), 400, "the header 'x' has a control character"),
+    (posted(b"x: a\nHost: b\r\n"), 400, "the header 'x' has a control character"),
+    (posted(b"x: a\0b\r\n"), 400, "the header 'x' has a control character"),
+    (posted(b"Host: a\r\nhost: b\r\n"), 400, "there are two host headers with different values"),
+    (b"\x16\x03\x01\x02", 400, "the first line is not an HTTP/1.1 request line"),
+    (b"GET / HTTP/1.1\nHost: a\n\n", 400, "a line does not end with CR and LF"),
+    (b"\nGET / HTTP/1.1", 400, "the first line is not an HTTP/1.1 request line"),
     (posted(b" name: value\r\n"), 400, "a header line has no name"),
     (posted(b"name\t: value\r\n"), 400, "a header line has no name"),
     (posted(b"content-length: +1\r\n"), 400, "content-length '+1' is not a number"),
