@@ -32,3 +32,9 @@ def price_list(*providers: Provider, table: PriceTable | None = None) -> Price |
         return price_response(response, by_name[name], model=model, table=table)
 
     return price
+
+
+def has_batch_price(response: Response) -> bool:
+    """Return whether a response names the service tier of batches, so that the price list has its price already."""
+    raw = response.usage.raw or {}
+    return "batch" in (raw.get("service_tier"), response.provider_data.get("service_tier"))

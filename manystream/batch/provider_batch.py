@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -90,8 +90,11 @@ class ProviderBatch:
 
     # --- creation ---
 
-    async def create(self, lines: Sequence[bytes]) -> bool:
-        """Create it. Returns False if it was moved before. Raises `ProviderError` if there is none then."""
+    async def create(self, lines: Sequence[bytes], others: Callable[[], Collection[str | None]]) -> bool:
+        """Create it. Returns False if it was moved before. Raises `ProviderError` if there is none then.
+
+        others: returns the provider's ids of batches that are known to be others.
+        """
         interface, client, submission = self.target.interface, self.target.client, self.submission
         if interface.has_files:
             with self.creating:
@@ -113,14 +116,14 @@ class ProviderBatch:
                     raise
             if state is None:  # it may have been created nevertheless
                 await trio.sleep(SETTLED)
-                state = await self.find(())
+                state = await self.find(others())
             if state is not None:
                 self.submissions.created(submission, state.id)
                 return True
             await trio.sleep(FIRST_LOOK * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    async def find(self, others: Iterable[str | None]) -> BatchState | None:
+    async def find(self, others: Collection[str | None]) -> BatchState | None:
         """Find it in the provider's list. Raises `ProviderError`.
 
         others: the provider's ids of batches that are known to be others.

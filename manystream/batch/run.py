@@ -38,7 +38,7 @@ from .intake import RECORDED_TEXT, Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Journal, Records, submissions_path
 from .line_file import JournalError
 from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
-from .prices import Price
+from .prices import Price, has_batch_price
 from .shard import Shard
 
 if TYPE_CHECKING:
@@ -487,12 +487,6 @@ class Batch:
         if self._failure is None:
             self._failure = failure
         self.stop()
-
-
-def has_batch_price(response: Response) -> bool:
-    """Return whether a response names the service tier of batches, so that the price list has its price already."""
-    raw = response.usage.raw or {}
-    return "batch" in (raw.get("service_tier"), response.provider_data.get("service_tier"))
 
 
 def _part_of(cost: Cost, part: Decimal) -> Cost:

@@ -14,11 +14,11 @@ import tempfile
 import time
 from array import array
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import TracebackType
+from typing import IO
 
 import trio
 
@@ -42,12 +42,11 @@ from .intake import Counters
 from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
+from .prices import has_batch_price
 from .provider_batch import LONGEST_LOOK, SETTLED, ProviderBatch, Target
-from .run import has_batch_price
 from .submissions import Submissions
 
 BATCH, WINDOW, LIVE = "batch", "window", "live"
-WAYS = (BATCH, WINDOW, LIVE)
 
 MOST_BYTES = 32 * 1024 * 1024
 """The most bytes of one batch, whatever the provider allows: they are in memory while they are sent."""
@@ -99,22 +98,11 @@ class LiveWay:
 
 
 class Spool:
-    """All lines that are to be answered, in a temporary file that nothing else can open."""
+    """All lines that are to be answered, in a temporary file."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self._size = 0
-
-    def __enter__(self) -> Spool:
-        return self
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
 
     def add(self, number: int, data: bytes) -> int:
         """Add a line, and return its position."""
@@ -175,6 +163,10 @@ class _Draft:
     size: int = 0
     holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.lines) >= self.target.most_lines or self.size >= self.target.most_bytes * 0.9
+
 
 class WaysRun:
     """One run of a batch by several ways.
@@ -226,7 +218,8 @@ class WaysRun:
 
     async def run(self, lines: Lines) -> None:
         """Send all lines, and return when each has its record."""
-        with Spool() as self._spool:
+        with tempfile.TemporaryFile() as spooled:
+            self._spool = Spool(spooled)
             async with aclosing(lines):
                 async for some in lines:
                     for number, data in some:
@@ -284,9 +277,8 @@ class WaysRun:
                 return None
             terms = interface.terms
             client = BatchClient(self._engine, provider)
-            self._targets[provider.name] = Target(
-                provider, interface, client, terms.lines, min(terms.bytes, MOST_BYTES)
-            )
+            most_bytes = min(terms.bytes, MOST_BYTES)
+            self._targets[provider.name] = Target(provider, interface, client, terms.lines, most_bytes)
         return self._targets[provider.name]
 
     def _refuse_way(self, reason: str) -> None:
@@ -297,8 +289,7 @@ class WaysRun:
             self._note(f"{reason}: its lines go live")
 
     def _note(self, text: str) -> None:
-        if text not in self._counters.notes:
-            self._counters.notes.append(text)
+        self._counters.notes += [] if text in self._counters.notes else [text]
 
     def _item(self, position: int) -> Item:
         return self._live.parse(*self._spool.line(position))
@@ -347,14 +338,18 @@ class WaysRun:
                 under_way=self._under_way(),
             )
             for key, way in decision.move.items():
-                self._move(key, way)
+                if key in self._jobs:
+                    self._jobs[key].move(way)
+                else:
+                    self._live.cancel(key)  # the calls in a window
             self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - self._building)
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
             for way in self._windows:
                 for _ in range(min(decision.send.get(way, 0), len(self._pool))):
                     self._moved.append((self._pool.take(), way))
             self._count()
-            self._notify_tasks()
+            self._fed.set()
+            self._submitted.set()
             with trio.move_on_at(min(decision.look, now + LONGEST_LOOK)):
                 await self._changed.wait()
 
@@ -405,17 +400,6 @@ class WaysRun:
         ]
         return jobs + windows
 
-    def _move(self, key: str, way: str) -> None:
-        job = self._jobs.get(key)
-        if job is None:
-            self._live.cancel(key)  # a window
-        else:
-            job.move(way)
-
-    def _notify_tasks(self) -> None:
-        self._fed.set()
-        self._submitted.set()
-
     # --- live calls ---
 
     async def _feed(self) -> None:
@@ -448,7 +432,8 @@ class WaysRun:
             now = trio.current_time()
             ready = now >= self._blocked_until and not self._waits_for_budget
             if ready and self._wanted[BATCH] > 0 and len(self._pool):
-                await self._submit_some()
+                with self._failures("a batch cannot be created"):
+                    await self._submit_some()
                 self.changed()
                 continue
             self._submitted = trio.Event()
@@ -465,7 +450,7 @@ class WaysRun:
             self._wanted[BATCH] -= 1
             self._building += 1
             draft = self._draft(position, drafts)
-            if draft is not None and self._is_full(draft):
+            if draft is not None and draft.is_full:
                 del drafts[draft.target.provider.name, draft.group, draft.generation]
                 await self._create(draft)
             count += 1
@@ -473,9 +458,6 @@ class WaysRun:
                 await trio.lowlevel.checkpoint()
         for draft in drafts.values():
             await self._create(draft)
-
-    def _is_full(self, draft: _Draft) -> bool:
-        return len(draft.lines) >= draft.target.most_lines or draft.size >= draft.target.most_bytes * 0.9
 
     def _draft(self, position: int, drafts: dict[tuple[str, BatchGroup, int], _Draft]) -> _Draft | None:
         """Add a line to the draft that fits it. Returns None if it goes live, is not paid, or waits for the budget."""
@@ -559,7 +541,7 @@ class WaysRun:
         job.holdings = draft.holdings
         self._jobs[draft.key] = job
         try:
-            created = await job.create(draft.lines)
+            created = await job.create(draft.lines, self._created)
         except ProviderError as error:
             self._not_created(job, draft, error)
             return
@@ -624,7 +606,7 @@ class WaysRun:
 
     def _resume(self) -> None:
         for submission in list(self._submissions.open.values()):
-            target = self._targets.get(submission.provider) or self._target_named(submission.provider)
+            target = self._target_named(submission.provider)
             if target is None:
                 self._live.fail(
                     f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does not"
@@ -646,36 +628,42 @@ class WaysRun:
     async def _recover(self, job: ProviderBatch) -> None:
         """Find out whether a batch was created before its run was killed."""
         submission, interface, client = job.submission, job.target.interface, job.target.client
-        found: BatchState | None = None
-        try:
+        with self._failures(f"the batches of {submission.provider!r} cannot be listed"):
+            found: BatchState | None = None
             if submission.sent:
                 await trio.sleep(max(0.0, submission.at + SETTLED - time.time()))
-                found = await job.find({each.submission.batch for each in self._jobs.values()})
+                found = await job.find(self._created())
             elif interface.has_files and submission.file is None:
-                submission.file = interface.file_of(await client.ask(interface.list_files()), job.submission.key)
-        except ProviderError as error:
-            self._live.fail(f"the batches of {submission.provider!r} cannot be listed: {error.message}")
-            return
-        if found is None:
-            self._drop(job)
-            self._give_back(job, range(len(job.ids)))
-            return
-        self._submissions.created(submission, found.id)
-        job.is_known = True
-        await self._tend(job)
+                submission.file = interface.file_of(await client.ask(interface.list_files()), submission.key)
+            if found is None:
+                self._drop(job)
+                self._give_back(job, range(len(job.ids)))
+                return
+            self._submissions.created(submission, found.id)
+            job.is_known = True
+            await self._tend(job)
+
+    def _created(self) -> set[str | None]:
+        """Return the provider's ids of the batches that are known."""
+        return {job.submission.batch for job in self._jobs.values()}
 
     # --- the end of a batch ---
 
     async def _tend(self, job: ProviderBatch) -> None:
         """Follow a batch to its end, and take its results home."""
-        submission = job.submission
-        try:
+        with self._failures(f"the batch {job.submission.batch!r} of {job.submission.provider!r} cannot be read"):
             state, body = await job.follow(self.changed)
             await self._take_home(job, state, body)
+
+    @contextmanager
+    def _failures(self, what: str) -> Generator[None, None, None]:
+        """End the batch with the reason if a task fails. What is under way goes on, and the next run takes it."""
+        try:
+            yield
         except ProviderError as error:
-            self._live.fail(
-                f"the batch {submission.batch!r} of {submission.provider!r} cannot be read: {error.message}"
-            )
+            self._live.fail(f"{what}: {error.message}")
+        except InvalidRequestError as error:
+            self._live.fail(str(error))
         except OSError as error:
             self._live.fail(f"cannot write {self._submissions.path}: {error.strerror}")
 
@@ -790,7 +778,7 @@ class WaysRun:
     # --- files ---
 
     def _delete_soon(self, key: str, provider: str, file: str) -> None:
-        target = self._targets.get(provider) or self._target_named(provider)
+        target = self._target_named(provider)
         if target is not None:
             self._deleting += 1
             self._nursery.start_soon(self._delete, key, target, file)
