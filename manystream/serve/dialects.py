@@ -1,8 +1,4 @@
-"""What the gateway itself has to know of the dialects: where a request goes, its key, and its own errors.
-
-The engine's dialects read the answers. This module writes only what the gateway adds to a stream or says in place of a
-provider.
-"""
+"""What the gateway itself has to know of the dialects: where a request goes, its key, and its own errors."""
 
 from __future__ import annotations
 
@@ -182,10 +178,7 @@ def dialect_of_client(request: HTTPRequest) -> WireDialect:
 
 
 def takes_interim(request: HTTPRequest) -> bool:
-    """Return whether a client is known to take any number of interim responses (RFC 9110, 15.2): httpx does.
-
-    The library requests takes the first one for the answer. Any other keep-alive fixes the status of the answer.
-    """
+    """Return whether a client is known to take interim responses (RFC 9110, 15.2), which requests takes for answers."""
     return request.chunked and _HTTPX.search(request.headers.get("user-agent", "")) is not None
 
 
@@ -230,21 +223,15 @@ _OWN = frozenset(
 
 def headers_to_client(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     """Return the headers of a provider's answer that the client gets."""
-    return [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in headers
-        if name.decode("latin-1").lower() not in _OWN
-    ]
+    decoded = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return [pair for pair in decoded if pair[0].lower() not in _OWN]
 
 
 def error_response(
     dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int = -1
 ) -> tuple[list[tuple[str, str]], bytes]:
-    """Return headers and body of an error of the gateway's own.
-
-    The engine has repeated what can be repeated, so the official SDKs are asked not to repeat it again.
-    """
-    headers = [("content-type", "application/json"), ("x-should-retry", "false")]
+    """Return headers and body of an error of the gateway's own."""
+    headers = [("content-type", "application/json"), ("x-should-retry", "false")]  # the engine has repeated what it can
     if retry_after_ms > 0:
         headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
     return headers, dumps(dialect.error(status, message, code))

@@ -217,12 +217,6 @@ class Forwarding:
         if not self._is_over and (stream or self._interim):
             self._arm(gateway.keep_alive)
 
-    def _refuse(self, status: int, message: str, code: str, retry_after_ms: int = -1) -> None:
-        """Answer with an error of the gateway's own."""
-        headers, body = error_response(self._dialect, status, message, code, retry_after_ms)
-        self._end()
-        self._connection.respond(status, headers, body)
-
     # --- as the forwarder of the call ---
 
     def tap(self, exchange: Exchange) -> AnswerTap:
@@ -323,7 +317,11 @@ class Forwarding:
             self._send_rest(tap)  # the client gets the provider's own error
             return
         if not self._has_head:
-            self._refuse(STATUS[error.category], error.message, error.category.value, error.retry_after_ms)
+            status, code = STATUS[error.category], error.category.value
+            self._end()
+            connection.respond(
+                status, *error_response(self._dialect, status, error.message, code, error.retry_after_ms)
+            )
             return
         if self._chosen is not None:
             self.flush(self._chosen)  # what has come before the break

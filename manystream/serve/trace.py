@@ -83,6 +83,8 @@ class TracedCall:
     continues: the number of the call that it continues; None for the first call of a conversation.
     prefix: the digest of the conversation that it shares with that call; empty for none.
     shared: the number of messages in it.
+    shared_tokens: the number of token ids at the beginning of its prompt that are that call's prompt and answer, as the
+        server reported both; 0 if it did not.
     fork: why it continues no call, or not the latest one; empty if it does.
     """
 
@@ -98,6 +100,7 @@ class TracedCall:
     continues: int | None = None
     prefix: str = ""
     shared: int = 0
+    shared_tokens: int = 0
     fork: str = ""
     _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     _digests: list[bytes] = field(default_factory=list[bytes], repr=False)
@@ -114,8 +117,8 @@ class TracedCall:
 
     @property
     def tokens(self) -> Tokens | None:
-        """The tokens of the answer with their ids, as the server reported them; None if it did not."""
-        return None if self.completion.response is None else self.completion.response.tokens
+        """The tokens of prompt and answer, as the server reported them; None if it did not."""
+        return None if self.response is None else self.response.tokens
 
     def to_json(self, slot: str = "") -> JSONObject:
         """Return the call as JSON: a line of the files that `open_gateway(trace=…)` writes."""
@@ -127,6 +130,7 @@ class TracedCall:
             **{name: getattr(self, name) for name in ("started", "dialect", "model", "target", "stream")},
             **{name: getattr(self, name) for name in ("continues", "prefix", "fork")},
             "shared_messages": self.shared,
+            "shared_tokens": self.shared_tokens,
             "request": self.request,
             "answer": None if response is None else _answer(response),
             "tokens": None if self.tokens is None else self.tokens.to_json(),
@@ -170,13 +174,25 @@ class TracedCall:
             shared = len(call._digests)
             if not shared or len(messages) <= shared or self._digests[shared - 1] != call._digests[-1]:
                 continue
-            different = call.differs_from(messages[shared:])
+            different = call.differs_from(messages[shared:]) or self._other_tokens(call)
             if not different:
                 self._continue(call, earlier, shared)
                 return
             reason = reason or different
         if earlier:
             self.fork = reason or self._reason(earlier[-1], len(messages))
+
+    def _other_tokens(self, call: TracedCall) -> str:
+        """Return where the prompt's tokens are not those of a call's prompt and answer; "" if they are, or unknown."""
+        prompt, before = None if self.tokens is None else self.tokens.prompt_ids, call.tokens
+        if prompt is None or before is None or before.prompt_ids is None or not before.ids:
+            return ""
+        known = before.prompt_ids + before.ids
+        if prompt[: len(known)] == known:
+            self.shared_tokens = len(known)
+            return ""
+        place = next((at for at, pair in enumerate(zip(prompt, known)) if pair[0] != pair[1]), len(prompt))  # noqa: B905
+        return f"token {place} of its prompt is not that of call {call.number}, whose text was tokenised again"
 
     def _continue(self, call: TracedCall, earlier: Sequence[TracedCall], shared: int) -> None:
         self.continues, self.shared = call.number, shared
@@ -242,9 +258,6 @@ class Trace:
         self._keeps = keeps
         self._count = 0
         self.calls: list[TracedCall] = []
-
-    def __repr__(self) -> str:
-        return f"<Trace {len(self.calls)} calls, {len(self.conversations())} conversations>"
 
     def add(self, call: TracedCall) -> None:
         """Add a call that has ended."""

@@ -1082,6 +1082,48 @@ async def test_a_trace_joins_turns_or_says_why_not(
     assert (tmp_path / "traces" / "a.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("prompt", "shared", "fork"),
+    [
+        ([1, 2, 7, 8, 3], 4, ""),
+        ([1, 2, 7, 9, 3], 0, "token 3 of its prompt is not that of call 1, whose text was tokenised again"),
+        ([1, 2, 7], 0, "token 3 of its prompt is not that of call 1, whose text was tokenised again"),
+        (None, 0, ""),
+    ],
+)
+async def test_tokens_prove_that_a_turn_continues_another(
+    prompt: list[int] | None, shared: int, fork: str, stream: bool, tmp_path: Path
+) -> None:
+    """The server's own ids decide, where it sends them: equal texts may have become other tokens."""
+    prompts: list[list[int] | None] = [[1, 2], prompt]
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            ids, body = prompts.pop(0), json.loads(chat_answer("fine"))
+            said = {"prompt_token_ids": ids} if ids else {}
+            if not stream:
+                body["choices"][0]["token_ids"] = [7, 8]
+                await line.send(answer(json.dumps({**body, **said})))
+                continue
+            first = json.loads(chat_chunk("fine").removeprefix("data: "))
+            first["choices"][0]["token_ids"] = [7, 8]
+            events = [f"data: {json.dumps({**first, **said})}\n\n", *chat_stream("")[-2:]]
+            await line.send(STREAM_HEAD.encode() + chunked(*events))
+
+    async with open_peer(script) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        slot = gateway.slot("a")
+        for body in (turn(ASKED, stream=stream), turn(ASKED, SAID, MORE, stream=stream)):
+            assert (await ask(gateway.port, posted(CHAT, body, key=slot.key))).status == 200
+        first, second = slot.trace().calls
+    assert first.tokens is not None
+    assert ([*first.tokens.ids], [*(first.tokens.prompt_ids or ())]) == ([7, 8], [1, 2])
+    assert (second.continues, second.shared_tokens, second.fork) == (None if fork else 1, shared, fork)
+    lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert lines[0]["tokens"]["ids"] == [7, 8]
+    assert lines[1]["shared_tokens"] == shared
+
+
 async def test_a_conversation_that_goes_on_twice_forks() -> None:
     async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
         slot = gateway.slot("a")
