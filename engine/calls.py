@@ -214,6 +214,10 @@ class CallStarter:
         request = Request(f"{answer.provider}/{answer.model}", (), durable=True)
         return self.start(request, on_event, on_completion, stream=True, attached=attached)
 
+    def provider_named(self, name: str) -> Provider:
+        """Return the provider with this name. Raises `InvalidRequestError`."""
+        return self._preparer.provider_named(name)
+
     def prepare_wire(self, provider: Provider, wire: WireRequest) -> Prepared:
         """Prepare a request that is no call. Raises `InvalidRequestError`."""
         return self._preparer.prepare_wire(provider, wire)

@@ -97,6 +97,14 @@ class Calls:
         if self._starter is not None:
             self._starter.end_session(session)
 
+    async def control_server(self, provider: str, mode: str | None) -> None:
+        """Pause the server of a provider, or let it go on. Raises `InvalidRequestError` and `ProviderError`."""
+        from .server_pause import control_server
+
+        self.check_here()
+        starter = self.starter
+        await control_server(starter, starter.provider_named(provider), mode)
+
     def check_here(self) -> None:
         """Check that a call can be started here.
 

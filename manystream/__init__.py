@@ -118,6 +118,7 @@ if TYPE_CHECKING:
     from .providers.model.rows import rows_from_message as rows_from_message
     from .providers.model.tokens import Tokens as Tokens
     from .providers.model.tokens import WeightSpan as WeightSpan
+    from .providers.model.turns import Turns as Turns
     from .providers.model.usage import Usage as Usage
     from .providers.wire.quirks import Quirks as Quirks
     from .providers.wire.quirks import SessionField as SessionField
@@ -248,6 +249,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "rows_from_message",
     ),
     ".providers.model.tokens": ("Tokens", "WeightSpan"),
+    ".providers.model.turns": ("Turns",),
     ".providers.model.usage": ("Usage",),
     ".store": (
         "ConversationStore",
@@ -381,6 +383,7 @@ __all__ = [
     "ToolResult",
     "Traffic",
     "TrafficStatistics",
+    "Turns",
     "Usage",
     "VLLMGenerate",
     "WeightSpan",

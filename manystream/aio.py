@@ -30,6 +30,7 @@ from .engine.options import EngineOptions
 from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
 from .providers.model.events import Event
+from .providers.model.options import PauseMode
 from .providers.model.request import Request
 from .providers.model.response import Response
 from .transport.asyncio_backend import AsyncioBackend
@@ -183,6 +184,14 @@ class Engine:
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. As `manystream.Engine.end_session`."""
         self._calls.end_session(session)
+
+    async def pause(self, provider: str, mode: PauseMode = "abort") -> None:
+        """Pause the server of a provider, for new weights. As `manystream.Engine.pause`."""
+        await self._calls.control_server(provider, mode)
+
+    async def resume(self, provider: str) -> None:
+        """Let a paused server go on. As `manystream.Engine.resume`."""
+        await self._calls.control_server(provider, None)
 
     def statistics(self) -> Statistics:
         """Return the engine's current figures."""

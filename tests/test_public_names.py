@@ -128,7 +128,7 @@ def test_values_have_the_attributes_of_the_contract(name: str) -> None:
 CALL = "cancel completion number pause request resume resume_token state tags target wait waiting_for"
 STREAM = "call"  # and `completion`, of each object
 RECORDING = "close closed exchanges"
-ENGINE = "attach drain end_session map record request start_request start_stream statistics stream"
+ENGINE = "attach drain end_session map pause record request resume start_request start_stream statistics stream"
 OFFERED: dict[type, str] = {
     ms.Call: CALL, ms.Engine: f"{ENGINE} close from_thread", ms.EventStream: STREAM, ms.CallMap: "",
     ms.Recording: RECORDING, aio.Call: CALL, aio.Engine: ENGINE, aio.EventStream: STREAM, portal.Portal: ENGINE,

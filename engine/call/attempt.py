@@ -525,6 +525,10 @@ class Attempt(BodyOwner):
                 state = UNTIMED
             elif state is WAITING and connection.sent_at is not None:
                 since = connection.sent_at
+        if self._runtime.paused and state in (WAITING, READING):
+            # A server that the program has paused is silent; the timeout begins when it goes on.
+            now = self._runtime.loop.clock()
+            since = max(since, min(self._runtime.paused.get(self.prepared.origin, since), now))
         deadline = next_deadline(clocks, state, started=started, state_since=since)
         if state is READING and self.reads_error:
             # The status is known: the body, which only explains it, gets a short timeout.

@@ -9,6 +9,7 @@ from ...transport.backend import Backend
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
+from ...transport.url import Origin
 from ..request.limits import Limits
 from .body.buffered import Buffered
 from .home import Home
@@ -32,6 +33,7 @@ class Runtime:
     recording: records the bytes sent and received, until it is closed; None: there was no recording.
     answers: answers that need no request; None: every call is sent.
     retried: the number of attempts made after a failure and a delay.
+    paused: origin → when its server went on after a pause of the program's; `math.inf` while it is paused.
     resent: the number of attempts that sent a request again although the server may have read it.
     """
 
@@ -43,6 +45,7 @@ class Runtime:
         "home",
         "loop",
         "on_callback_raised",
+        "paused",
         "pool",
         "random",
         "recording",
@@ -72,6 +75,7 @@ class Runtime:
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.recording: Recorder | None = None
         self.answers: AnswerStore | None = None
+        self.paused: dict[Origin, float] = {}
         self.retried: int = 0
         self.resent: int = 0
         self.home: Home = home

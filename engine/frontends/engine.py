@@ -11,6 +11,7 @@ import trio
 
 from ...providers.catalog.provider import Provider
 from ...providers.errors import InvalidRequestError
+from ...providers.model.options import PauseMode
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ...transport.errors import URLError
@@ -170,6 +171,21 @@ class Engine:
         """Forget which target and which key the calls of a session go to. Without this, they are forgotten an hour
         after the session's last call. Calls under way go on."""
         self._calls.end_session(session)
+
+    async def pause(self, provider: str, mode: PauseMode = "abort") -> None:
+        """Pause the server of a provider, for new weights: an `ms.VLLMGenerate` or `ms.SGLangGenerate`.
+
+        mode: what becomes of its answers: `abort` ends them with what has come (`continue_aborted` goes on with them),
+            `wait` lets the server end them first, `keep` lets them go on after `resume`.
+
+        Until `resume`, the idle and first-byte timeouts of all calls to this address stand still. Raises
+        `InvalidRequestError` for another kind of provider, and `ProviderError` if the server refuses.
+        """
+        await self._calls.control_server(provider, mode)
+
+    async def resume(self, provider: str) -> None:
+        """Let a paused server go on. Raises as `pause` does."""
+        await self._calls.control_server(provider, None)
 
     def statistics(self) -> Statistics:
         """Return the engine's current statistics."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from ...providers.model.events import Event
+from ...providers.model.options import PauseMode
 from ...providers.model.request import Request, Tags
 from ...providers.model.response import Response
 from ..call.callbacks import OnCompletion, OnEvent, check_callback
@@ -358,6 +359,14 @@ class Portal:
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. As `Engine.end_session`."""
         self._thread.run(lambda: self._calls.end_session(session))
+
+    def pause(self, provider: str, mode: PauseMode = "abort") -> None:
+        """Pause the server of a provider, for new weights. As `manystream.Engine.pause`."""
+        self._thread.run_async(lambda: self._calls.control_server(provider, mode))
+
+    def resume(self, provider: str) -> None:
+        """Let a paused server go on. As `manystream.Engine.resume`."""
+        self._thread.run_async(lambda: self._calls.control_server(provider, None))
 
     def statistics(self) -> Statistics:
         """Return the engine's current statistics."""

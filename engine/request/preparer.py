@@ -12,7 +12,7 @@ from typing import TypeAlias
 from ...providers.catalog.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
 from ...providers.catalog.provider import APIKey, Provider, Token, keys_of
 from ...providers.catalog.registry import dialect_of
-from ...providers.catalog.selection import select
+from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request, given_of
 from ...providers.wire.quirks import SessionField
@@ -196,6 +196,13 @@ class Preparer:
         following.head, following.body, following.fresh_key = head, b"", fresh_key
         following.secrets = secrets if fresh_key is None else prepared.secrets  # until the function returns a key
         return following
+
+    def provider_named(self, name: str) -> Provider:
+        """Return the provider with this name. Raises `InvalidRequestError`."""
+        provider = named(name, self._providers)
+        if provider is None:
+            raise InvalidRequestError("provider", f"no provider is named {name!r}; {configured(self._providers)}")
+        return provider
 
     def origin(self, provider: Provider) -> Origin:
         """Return the address of a provider."""

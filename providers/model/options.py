@@ -19,6 +19,9 @@ class Priority(enum.StrEnum):
 
 PriorityName: TypeAlias = Literal["interactive", "normal", "batch"]
 
+PauseMode: TypeAlias = Literal["abort", "wait", "keep"]
+"""What becomes of a paused server's answers: they end, aborted; the server ends them first; they go on afterwards."""
+
 
 @dataclass(slots=True, frozen=True)
 class Timeouts:

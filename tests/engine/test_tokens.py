@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 import manystream as ms
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer
@@ -543,3 +545,117 @@ async def test_whole_answers_go_on_too() -> None:
     assert response.tokens == ms.Tokens(
         array("q", [5, 6, 2]), array("d", [-5.0, -6.0, -2.0]), array("q", [1]), (ms.WeightSpan("v1", 0, 3),), None, 2
     )
+
+
+# --- pauses ---
+
+
+CONTROLS: dict[str, tuple[type[ms.Provider], list[tuple[str, str, bytes]]]] = {
+    "vllm": (ms.VLLMGenerate, [
+        ("abort", "/pause?mode=abort", b"{}"), ("wait", "/pause?mode=wait", b"{}"), ("keep", "/pause?mode=keep", b"{}"),
+        ("", "/resume", b"{}"),
+    ]),
+    "sglang": (ms.SGLangGenerate, [
+        ("abort", "/pause_generation", b'{"mode":"abort"}'), ("keep", "/pause_generation", b'{"mode":"in_place"}'),
+        ("", "/continue_generation", b"{}"),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+async def test_a_server_is_paused_and_goes_on(name: str) -> None:
+    kind, rows = CONTROLS[name]
+    seen: list[tuple[str, bytes]] = []
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            head, _, body = request.partition(b"\r\n\r\n")
+            seen.append((head.split(b" ")[1].decode(), body))
+            await line.send(answer('{"status":"ok"}'))
+
+    async with open_peer(serve) as peer, ms.open_engine([kind(base_url=peer.origin, name="own"), peer.chat]) as engine:
+        for mode, _, _ in rows:
+            await (engine.pause("own", mode) if mode else engine.resume("own"))  # type: ignore[arg-type]
+        with pytest.raises(ms.InvalidRequestError, match="VLLMGenerate"):
+            await engine.pause("peer")
+        with pytest.raises(ms.InvalidRequestError, match="no provider is named"):
+            await engine.pause("nobody")
+        with pytest.raises(ms.InvalidRequestError, match="mode"):
+            await engine.pause("own", "never")  # type: ignore[arg-type]
+    assert seen == [(path, body) for _, path, body in rows]
+
+
+async def test_a_server_that_refuses_a_pause_is_an_error() -> None:
+    async def serve(line: Line) -> None:
+        while await line.request():
+            await line.send(answer('{"error":{"message":"not in this mode"}}', status="404 Not Found"))
+
+    async with open_peer(serve) as peer, ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)]) as engine:
+        with pytest.raises(ms.ProviderError, match="not in this mode"):
+            await engine.pause("vllm-generate")
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_the_silence_of_a_paused_server_is_no_timeout(
+    paused: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    gone_on = trio.Event()
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            path = request.split(b" ")[1]
+            if path != b"/inference/v1/generate":
+                await line.send(answer("{}"))
+                continue
+            await line.send(STREAM_HEAD)
+            await line.send(chunked(sse([part([5], prompt_token_ids=[1])]), end=False))
+            await gone_on.wait()
+            await line.send(chunked(sse([part([2], "stop")]) + b"data: [DONE]\n\n"))
+
+    async with open_peer(serve) as peer:
+        timeouts = ms.Timeouts(idle=30, first_byte=30)
+        providers = [ms.VLLMGenerate(base_url=peer.origin)]
+        async with ms.open_engine(providers, timeouts=timeouts, retry=NO_RETRY) as engine:
+            call = engine.start_stream(ms.Request("m", prompt_token_ids=[1]))
+            await trio.sleep(1)
+            if paused:
+                await engine.pause("vllm-generate", "keep")
+            await trio.sleep(300)
+            if paused:
+                await engine.resume("vllm-generate")
+            await trio.sleep(20)
+            gone_on.set()
+            completion = await call.wait()
+    assert completion.success is paused
+    if not paused:
+        assert completion.error_category is ms.ErrorCategory.TIMEOUT
+
+
+# --- turns ---
+
+
+def reply(prompt: Sequence[int], ids: Sequence[int]) -> ms.Response:
+    return ms.Response(tokens=ms.Tokens(array("q", ids), array("d", [-1.0] * len(ids)), array("q", prompt)))
+
+
+def test_turns_only_grow() -> None:
+    turns = ms.Turns([1, 2])
+    request = turns.request("m", return_tokens=True)
+    assert (request.prompt_token_ids, request.return_tokens) == (array("q", [1, 2]), True)
+    turns.add(reply([1, 2], [5, 6]))
+    turns.append([3])
+    assert request.prompt_token_ids == array("q", [1, 2])
+    turns.extend_to([1, 2, 5, 6, 3, 4])
+    turns.add(reply([1, 2, 5, 6, 3, 4], [7]))
+    assert [*turns.ids] == [1, 2, 5, 6, 3, 4, 7]
+    assert ([*turns.sampled], len(turns)) == ([0, 0, 1, 1, 0, 0, 1], 7)
+    assert [value for value in turns.logprobs if value == value] == [-1.0, -1.0, -1.0]
+    for prompt, shared in (([1, 2, 5, 9, 3, 4, 7, 8], 3), ([1, 2], 2), ([9], 0)):
+        with pytest.raises(ms.InvalidRequestError, match=rf"they share {shared}\."):
+            turns.extend_to(prompt)
+        with pytest.raises(ms.InvalidRequestError, match="share"):
+            turns.add(reply(prompt, [8]))
+    for response in (ms.Response(), ms.Response(tokens=ms.Tokens())):
+        with pytest.raises(ms.InvalidRequestError, match="has no ids"):
+            turns.add(response)
+    assert len(turns) == 7

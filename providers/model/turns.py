@@ -1,0 +1,81 @@
+"""A conversation as ids, for training: each turn's prompt is the one before, its answer, and what the program adds."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from ..errors import InvalidRequestError
+from .request import Request, RequestOptions
+from .response import Response
+from .tokens import Logprobs, TokenIds
+
+
+class Turns:
+    """The ids of one conversation over its turns. They only grow: no text is tokenised again.
+
+    ids: all ids so far: the next prompt.
+    logprobs: the log probability of each id; NaN for those that no answer has.
+    sampled: 1 for each id that the model sampled, 0 for one of a prompt: the mask of the loss.
+    """
+
+    __slots__ = ("ids", "logprobs", "sampled")
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        """Begin with the ids of a first prompt, such as the server's `/tokenize` returns for messages."""
+        self.ids: TokenIds = array("q")
+        self.logprobs: Logprobs = array("d")
+        self.sampled: array[int] = array("b")
+        self.append(ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def append(self, ids: Iterable[int]) -> None:
+        """Add ids of the program's own: a tool's result, or the next message with the template's ids around it."""
+        new = array("q", ids)
+        self.ids.extend(new)
+        self.logprobs.extend([math.nan] * len(new))
+        self.sampled.extend([0] * len(new))
+
+    def extend_to(self, prompt_ids: Sequence[int]) -> None:
+        """Add what a longer prompt has behind the ids so far, such as one that the server's `/tokenize` or `/render`
+        returns for the whole conversation.
+
+        Raises `InvalidRequestError` for a prompt that does not begin with them: a template or tokeniser has written an
+        earlier turn in another way. Training on such a prompt trains on ids that the model has not sampled.
+        """
+        prompt = array("q", prompt_ids)
+        count = len(self.ids)
+        if prompt[:count] != self.ids:
+            places = zip(self.ids, prompt, strict=False)
+            at = next((place for place, (own, other) in enumerate(places) if own != other), len(prompt))
+            raise InvalidRequestError(
+                "prompt_ids",
+                f"do not begin with the {count} ids of the turns so far: they share {at}. Append the ids of the new"
+                " messages alone",
+            )
+        self.append(prompt[count:])
+
+    def request(self, model: str, **options: Unpack[RequestOptions]) -> Request:
+        """Return the request of the next turn: its prompt is the ids so far."""
+        options["prompt_token_ids"] = array("q", self.ids)
+        return Request(model, **options)
+
+    def add(self, response: Response) -> None:
+        """Add the ids of an answer to the latest `request`.
+
+        Raises `InvalidRequestError` for an answer without ids, and for one to another prompt.
+        """
+        tokens = response.tokens
+        if tokens is None or not tokens.ids:
+            raise InvalidRequestError("response", "has no ids: ask for them with return_tokens=True")
+        if tokens.prompt_ids is not None and tokens.prompt_ids != self.ids:
+            self.extend_to(tokens.prompt_ids)
+        count = len(tokens.ids)
+        self.ids.extend(tokens.ids)
+        logprobs = tokens.logprobs
+        self.logprobs.extend(logprobs if logprobs is not None and len(logprobs) == count else [math.nan] * count)
+        self.sampled.extend([1] * count)
