@@ -358,7 +358,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     totals = measure(options.deadlines, options.seed)
-    print(f"{'queue':16}{'deadlines':>10}{'kept':>8}{'missed':>7}{'luck':>12}{'planner':>9}{'oracle':>8}{'ratio':>7}")
+    print(f"{'queue':16}{'deadlines':>10}{'kept':>8}{'missed':>7}{'luck':>15}{'planner':>9}{'oracle':>8}{'ratio':>7}")
     for name, total in totals.items():
         show(name + (" *" if name in UNSEEN else ""), total)
     everything = Total(*(sum(column) for column in zip(*map(astuple, totals.values()), strict=True)))
@@ -370,7 +370,7 @@ def main() -> None:
 def show(name: str, total: Total) -> None:
     both, luck = max(1, total.kept - total.missed + total.lucky), f"{total.lucky} of {total.luck}"
     print(
-        f"{name:16}{total.deadlines:10}{total.kept:8}{total.missed:7}{luck:>12}{total.paid / both:9.3f}"
+        f"{name:16}{total.deadlines:10}{total.kept:8}{total.missed:7}{luck:>15}{total.paid / both:9.3f}"
         f"{total.least / both:8.3f}{total.ratio:7.3f}"
     )
 

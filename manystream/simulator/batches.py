@@ -128,10 +128,11 @@ class Job:
     key: the API key that made it, which alone may see it.
     order: the numbers of the lines in the order of their answers.
     begun, created: when it was created, on the monotonic clock and in Unix time.
-    takes: seconds from its creation to its end.
+    takes, expires: seconds from its creation to its end, and to the end that it has at the latest.
     errors: why it fails as a whole; None if it does not.
     members: what the interface keeps of the request.
     cancelled: seconds from its creation to the request to cancel it.
+    count: how many lines have their answer.
     """
 
     id: str
