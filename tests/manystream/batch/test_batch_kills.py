@@ -20,7 +20,7 @@ from tests.support.batches import records, write
 
 LINES = 40
 BATCH_SECONDS = 1.5
-PATIENCE = 60.0
+PATIENCE = 300.0
 RUNS = 50
 """A batch has ended after so many runs at the latest."""
 
@@ -89,8 +89,13 @@ class Batches:
             time.sleep(0.02)
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(2, marks=pytest.mark.timeout(600)),
+        pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(0)]),
+    ],
+)
 def test_nothing_is_submitted_or_paid_twice_and_no_line_is_lost(kills: int, tmp_path: Path) -> None:
     killed = 0
     with open_simulator("events=3", batch_time=f"{BATCH_SECONDS}", journal=100_000) as simulator:
@@ -107,6 +112,7 @@ def test_nothing_is_submitted_or_paid_twice_and_no_line_is_lost(kills: int, tmp_
                 if status == 0:
                     break
                 killed += 1
+                print(killed, "killed,", provider, flush=True)
             answered = Counter(record["id"] for record in records(tmp_path / f"{name}.jsonl") if not record["error"])
             assert answered == {f"l{n}": 1 for n in range(LINES)}
             if killed >= kills:
