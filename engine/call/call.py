@@ -1,12 +1,14 @@
-"""One call inside the engine. After each attempt it decides: complete, retry or fail.
+"""One call inside the engine. After each attempt it decides: complete, retry or fail. Its end is decided once, and each
+step that follows is performed once.
 
-One file because each report of an attempt is judged by all of this state.
+One file because each report of an attempt is judged by all of this state, and so is the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -18,6 +20,7 @@ from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
 from ...providers.model.response import Response
 from ...providers.wire.retry_hints import poll_after_ms
+from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
 from ..request.continued import ContinuedAnswer
 from ..request.durable import DurableAnswer
@@ -30,7 +33,6 @@ from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
 from .delivery import Counters, Delivery
-from .ending import OPEN, SETTLED, STOPPED, Ending
 from .listener import AnswerStore
 from .plain_request import PlainRequest
 from .retry import backoff, read_again_delay, retry_delay
@@ -52,6 +54,31 @@ UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 
 QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
 """The timeouts of a call that waits."""
+
+
+class Step(enum.IntEnum):
+    """The steps of a call's end, in order. Each is performed once."""
+
+    OPEN = 0
+    """Attempts are made; the outcome is open."""
+    SETTLED = 1
+    """The outcome is decided. The steps below follow at once, or at the next iteration of the loop."""
+    STOPPED = 2
+    """Nothing of the call runs, waits or is open."""
+    NOTIFYING = 3
+    """The terminal event is being given to `on_event`."""
+    NOTIFIED = 4
+    """`on_event` has returned, and is not called again."""
+    RECORDED = 5
+    """The completion is public, and the engine has counted it."""
+    COMPLETED = 6
+    """`on_completion` was called."""
+    WOKEN = 7
+    """The tasks that wait for the call were woken."""
+
+
+OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, WOKEN = Step
+"""The members, for the steps of every call."""
 
 
 @dataclass(slots=True)
@@ -87,13 +114,14 @@ class TargetRequest:
     finish_response: Callable[[Response], None]
 
 
-class RunningCall(Ending):
+class RunningCall:
     """A call from its start to its completion. Programs use it through a `Call` (handle.py).
 
     An attempt judges its own timeouts. The call itself judges them while it waits for traffic control or for a retry.
 
     number: the position of the call among the engine's calls, counted from 1.
     counters: the counters of the call's provider, which all calls to this provider update.
+    completion: the final record, once the call has ended.
     """
 
     __slots__ = (
@@ -101,18 +129,29 @@ class RunningCall(Ending):
         "_attempt",
         "_attempts",
         "_clocks",
+        "_delivery",
+        "_ended",
         "_finish_response",
         "_hooks",
+        "_on_completion",
+        "_outcome",
         "_paused",
         "_prepared",
         "_queued_before",
         "_queued_since",
+        "_raised",
         "_resent",
         "_retry",
         "_rival",
+        "_runtime",
+        "_started",
+        "_starting",
         "_state",
+        "_step",
+        "_terminal",
         "_timer",
         "_unanswered",
+        "completion",
         "counters",
         "number",
     )
@@ -131,7 +170,10 @@ class RunningCall(Ending):
         finish_response: Callable[[Response], None],
         admission: AdmissionControl | None = None,
     ) -> None:
-        super().__init__(runtime, Delivery(on_event, self, counters), on_completion)
+        self._runtime = runtime
+        self._delivery = Delivery(on_event, self, counters)
+        self._on_completion = on_completion
+        self._started = runtime.loop.clock()
         self._prepared = prepared
         self._clocks = clocks
         self._state = QUEUED  # of a call without an attempt under way
@@ -150,6 +192,13 @@ class RunningCall(Ending):
         self._resent = 0
         self._unanswered = False  # the server may have read the latest attempt's request, and gave no whole answer
         self._paused = False
+        self._step = OPEN
+        self._outcome: Completion | None = None  # what `completion` will be
+        self._terminal: Sequence[Event] = ()  # the events that the stream ends with
+        self._raised: BaseException | None = None  # by a callback; may end the engine
+        self._ended: Flag | None = None
+        self._starting = False  # `start_*` has not returned yet: no callback may run
+        self.completion: Completion | None = None
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -209,6 +258,19 @@ class RunningCall(Ending):
         for attempt in self._under_way:
             # It may read and deliver what TLS has buffered.
             self._runtime.home.context.copy().run(attempt.resume)
+
+    async def wait(self) -> Completion:
+        """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
+        call running; `async with call:` cancels both. Raises `EngineClosedError` away from the engine's home."""
+        if self.completion is None:
+            self._runtime.home.check()
+        await self._runtime.backend.checkpoint()
+        if self.completion is None:
+            if self._ended is None:
+                self._ended = self._runtime.backend.event()
+            await self._ended.wait()
+        assert self.completion is not None
+        return self.completion
 
     # --- for the engine ---
 
@@ -815,7 +877,71 @@ class RunningCall(Ending):
         """Settle the call's outcome as a failure with `error`."""
         self._settle(self._failure(error, response), (Error(error),) if self._prepared.stream else ())
 
+    def _settle(self, outcome: Completion, terminal: Sequence[Event]) -> None:
+        """Decide the outcome of the call, unless a function of the program has ended it meanwhile.
+
+        terminal: the last events of its stream; empty if `on_event` raised.
+        """
+        if self._step is not OPEN:
+            return
+        self._outcome = outcome
+        self._terminal = terminal
+        self._delivery.mute()
+        self._step = SETTLED
+
+    def finish(self) -> None:
+        """Perform the remaining steps of the end.
+
+        Steps that may be repeated are marked as taken afterwards. Callbacks are marked before they are called, by the
+        same function that calls them. So after a step that raised this can be called again: nothing is left out, and
+        no callback is called twice.
+
+        While the call is being started, only the first step is taken at once. The others follow at the loop's next
+        tick, when the caller has the call in hand.
+        """
+        if self._step < STOPPED:
+            self._stop()
+            self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
+        if self._starting:
+            self._runtime.soon(self.finish, self.on_defect)
+            return
+        if self._step < NOTIFIED:
+            self._step = NOTIFYING
+            self._deliver_terminal()
+            self._step = NOTIFIED
+        if self._step < RECORDED:
+            self._record()
+            self._step = RECORDED
+        if self._step < COMPLETED:
+            self._step = COMPLETED
+            on_completion, completion = self._on_completion, self.completion or self._outcome
+            if on_completion is not None and completion is not None:
+                try:
+                    on_completion(completion)
+                except BaseException as error:
+                    logger.exception("on_completion raised")
+                    self._raised = error
+        if self._step < WOKEN:
+            self._step = WOKEN
+            if self._ended is not None:
+                self._ended.set()
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            self._runtime.on_callback_raised(raised)
+
+    def _finish_by_all_means(self) -> None:
+        """Perform the remaining steps; skip a step that raises."""
+        for _ in Step:
+            try:
+                self.finish()
+            except Exception:
+                logger.exception("ending %r raised, too", self)
+                self._step = Step(min(self._step + 1, WOKEN))
+                continue
+            return
+
     def _stop(self) -> None:
+        """Stop everything of the call that runs, waits or is open. May be called again."""
         self._state = ENDED
         self._disarm()
         attempt = self._attempt
@@ -826,7 +952,30 @@ class RunningCall(Ending):
         if self._admission is not None:
             self._admission.end(self._outcome, attempt)
 
+    def _deliver_terminal(self) -> None:
+        terminal = self._terminal
+        if not terminal:
+            return
+        failure = self._delivery.finish(terminal)
+        if failure is None:
+            return
+        self._raised = failure
+        if isinstance(terminal[-1], Error):
+            logger.error("on_event raised on its Error event", exc_info=failure)
+        else:
+            assert self._outcome is not None
+            self._outcome = _failed_by_callback(self._outcome, failure)
+
+    def _record(self) -> None:
+        completion = self._outcome
+        assert completion is not None
+        completion.timings.finished = self._runtime.loop.clock() - self._started
+        self.completion = completion
+        self._delivery.release()
+        self._book(completion)
+
     def _book(self, completion: Completion) -> None:
+        """Let the engine count the call as ended. May be called again."""
         self._attempt = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
@@ -841,3 +990,8 @@ class RunningCall(Ending):
         if seconds > LEAST_WAIT:
             completion.timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)
+
+
+def _failed_by_callback(outcome: Completion, failure: BaseException) -> Completion:
+    """Return the outcome of a call with a complete answer whose `on_event` raised on `Done`."""
+    return dataclasses.replace(outcome, success=False, error=callback_failed(failure))

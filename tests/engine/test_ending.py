@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import logging
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import manystream as ms
-from manystream.engine.call.ending import Ending, Step
+from manystream.engine.call.call import RunningCall, Step
+from manystream.engine.call.delivery import Counters
 from manystream.providers.catalog.dialect import StreamMachine
 from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
 
 
-class Broken(Ending):
+class Broken(RunningCall):
     """A call whose named steps raise each time."""
 
     def __init__(self, broken: set[str], completed: list[ms.Completion]) -> None:
-        engine = SimpleNamespace(loop=SimpleNamespace(clock=lambda: 0.0))
-        super().__init__(engine, SimpleNamespace(mute=lambda: None), completed.append)  # type: ignore[arg-type]
+        engine: Any = SimpleNamespace(loop=SimpleNamespace(clock=lambda: 0.0))
+        unused: Any = SimpleNamespace(stream=True, provider=SimpleNamespace(name="p"))
+        super().__init__(
+            engine, unused, unused, Counters(), 1, unused, ms.Retry(), None, completed.append, lambda response: None
+        )
         self.broken = broken
         self.taken: list[str] = []
 
-    def end(self, completion: ms.Completion) -> Step:
+    def conclude(self, completion: ms.Completion) -> Step:
         self._settle(completion, ())
         self._finish_by_all_means()
         return self._step
-
-    def on_defect(self, error: Exception) -> None:
-        raise AssertionError("nothing is due here")
 
     def _take(self, step: str) -> None:
         self.taken.append(step)
@@ -44,9 +46,6 @@ class Broken(Ending):
     def _record(self) -> None:
         self._take("record")
 
-    def _book(self, completion: ms.Completion) -> None:
-        raise AssertionError("`_record` would do this")
-
 
 @pytest.mark.parametrize(
     "broken",
@@ -57,7 +56,7 @@ def test_a_step_that_raises_does_not_stop_the_others(broken: set[str]) -> None:
     completed: list[ms.Completion] = []
     call = Broken(broken, completed)
     outcome = ms.Completion(success=True)
-    assert call.end(outcome) is Step.ENDED
+    assert call.conclude(outcome) is Step.WOKEN
     assert call.taken == ["stop", "deliver", "record"]
     assert completed == [outcome]
 
