@@ -1,0 +1,185 @@
+"""What load generators report of a server whose times are known: `python -m benchmarks.load_clients [--quick]`.
+
+The load source sends the first event of a stream at once, and then one every 20 ms. It reports how late it was itself,
+so what a load generator reports above that is its own. The generators are installed into environments of their own, in
+the newest versions that pip finds, and their versions are in the result. Each makes 1,000 streams at a time, on the
+client's core alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .answers import Answer
+from .cache import cache_folder
+from .command import run_alone
+from .cores import CLIENT_AND_SOURCE, pinned
+from .environment import ROOT, clients_variables
+from .runs import Run
+from .source.process import Statistics
+
+STREAMS, QUICK_STREAMS = 1000, 100
+EVENTS, RATE = 200, 50
+SECONDS = 10
+LOAD = f"load/events={EVENTS}&rate={RATE}&phase=0"
+"""The load in the source's path. One generator splits its URLs at commas."""
+LONGEST = 120.0
+
+TOKENIZER = """
+import sys
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+made = Tokenizer(models.BPE({**{letter: number for number, letter in enumerate(letters)}, "<|end|>": 256}, []))
+made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", pad_token="<|end|>").save_pretrained(sys.argv[1])
+"""
+"""Makes a tokenizer of single bytes, for generators that would download one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a load generator reports: times in milliseconds, and calls per second."""
+
+    ttft_p50: float
+    ttft_p99: float
+    itl_p99: float
+    calls: float
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A load generator.
+
+    package: what pip installs; empty for ours.
+    command: the words of its command, from its program, the URL, the streams, and a folder for its files.
+    read: returns what it reported, from its output and the folder.
+    """
+
+    name: str
+    package: str
+    command: Callable[[str, str, int, str], list[str]]
+    read: Callable[[str, Path], Reported]
+
+
+def _ours(program: str, url: str, streams: int, _: str) -> list[str]:
+    words = [program, "-m", "manystream", "bench", f"{url}/v1", "--model", "m", "--json"]
+    return [*words, "--concurrency", str(streams), "--seconds", str(SECONDS)]
+
+
+def _read_ours(output: str, _: Path) -> Reported:
+    page = json.loads(output)
+    ttft, itl = page["ttft"], page["itl"]
+    return Reported(ttft["p50"] * 1000, ttft["p99"] * 1000, itl["p99"] * 1000, page["calls_per_second"])
+
+
+def _aiperf(program: str, url: str, streams: int, folder: str) -> list[str]:
+    calls = streams * SECONDS * RATE // EVENTS
+    words = [str(Path(program).with_name("aiperf")), "profile", "--model", "m", "--url", url, "--endpoint-type", "chat"]
+    words += ["--streaming", "--concurrency", str(streams), "--request-count", str(calls), "--ui-type", "none"]
+    words += ["--tokenizer", f"{folder}/tokenizer", "--use-server-token-count", "--synthetic-input-tokens-mean", "16"]
+    return [*words, "--output-artifact-dir", folder]
+
+
+def _read_aiperf(_: str, folder: Path) -> Reported:
+    page = json.loads((folder / "profile_export_aiperf.json").read_bytes())
+    ttft, gaps = page["time_to_first_token"], page["inter_chunk_latency"]
+    return Reported(ttft["p50"], ttft["p99"], gaps["p99"], page["request_throughput"]["avg"])
+
+
+GENERATORS = (
+    Generator("manystream bench", "", _ours, _read_ours),
+    Generator("aiperf", "aiperf", _aiperf, _read_aiperf),
+)
+
+
+def answer(run: Run) -> Answer:
+    """Measure each generator."""
+    streams = QUICK_STREAMS if run.quick else STREAMS
+    result = Answer(f"What load generators report of {streams:,} streams with an event every {1000 / RATE:g} ms")
+    for generator in GENERATORS:
+        program = _interpreter(generator.package) if generator.package else run.python
+        run.source.reset()
+        try:
+            found = _measure(run, generator, program, streams)
+        except (OSError, subprocess.SubprocessError, KeyError, ValueError) as error:
+            result.notes.append(f"{generator.name}: not measured: {error}")
+            continue
+        _add(result, generator, found, run.source.reset(), streams, ours=not generator.package)
+        result.notes.append(f"{generator.name}: version {_version(program, generator.package or 'manystream')}")
+    return result
+
+
+def _add(result: Answer, generator: Generator, found: Reported, truth: Statistics, streams: int, *, ours: bool) -> None:
+    """Add the rows of a generator. The truth is 0 ms to the first event, and 20 ms between two, both as late as the
+    source was."""
+    late50, late99 = truth["late_p50_ms"], truth["late_p99_ms"]
+    calls = streams * RATE / EVENTS
+    rows: Mapping[str, tuple[float, float, str]] = {
+        "TTFT p50": (found.ttft_p50, 0.5 + late50, "truth + 0.5 ms"),
+        "TTFT p99": (found.ttft_p99, 5.0 + late99, "truth + 5 ms"),
+        "ITL p99": (found.itl_p99, 1000 / RATE + 2.0 + late99, "truth + 2 ms"),
+    }
+    for name, (value, bound, target) in rows.items():
+        met = value <= bound if ours else None
+        result.add(f"{generator.name}: {name}", value, "ms", target=target if ours else "", met=met)
+    met = abs(found.calls / calls - 1) <= 0.02 if ours else None
+    target = f"{calls:g} within 2%" if ours else ""
+    result.add(f"{generator.name}: calls", found.calls, "calls/s", target=target, met=met)
+
+
+def _measure(run: Run, generator: Generator, program: str, streams: int) -> Reported:
+    with tempfile.TemporaryDirectory() as folder:
+        if generator.package:
+            made = [program, "-c", TOKENIZER, f"{folder}/tokenizer"]
+            subprocess.run(made, check=True, timeout=LONGEST, capture_output=True)
+        url = f"{run.source.origin()}/{LOAD}"
+        with pinned(CLIENT_AND_SOURCE[0]):
+            process = subprocess.Popen(
+                generator.command(program, url, streams, folder),
+                env=clients_variables(),
+                cwd=folder if generator.package else ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,
+            )
+        try:
+            output, _ = process.communicate(timeout=LONGEST)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its workers, too
+        return generator.read(output, Path(folder))
+
+
+def _interpreter(package: str) -> str:
+    """Return the interpreter of an environment that has this package. Makes it if necessary."""
+    folder = cache_folder("environments") / f"load-{package}"
+    python, ready = folder / "bin" / "python", folder / "ready"
+    if not ready.exists():
+        print(f"installing {package} into {folder} (once)", flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
+        subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=True, timeout=1800)
+        ready.touch()
+    return str(python)
+
+
+def _version(program: str, package: str) -> str:
+    query = f"import importlib.metadata as m; print(m.version({package!r}))"
+    done = subprocess.run([program, "-c", query], capture_output=True, text=True, timeout=60)
+    return done.stdout.strip() or "of this checkout"
+
+
+if __name__ == "__main__":
+    run_alone(answer)
