@@ -118,7 +118,7 @@ class FormRun:
     def _confirmed(self, permit: Permit, headers: dict[str, str]) -> None:
         now = self._events.now
         report = self._read_report(self._form.profile, headers, UNIX_TIME + now, None, b"")
-        self._scope.confirm(permit, report, now, whole=not self._streamed)
+        self._scope.confirm(permit, report, now)
         self._sender.pump()
 
     def _refused(self, permit: Permit, failure: APIError) -> None:

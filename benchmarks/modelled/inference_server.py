@@ -215,7 +215,7 @@ class InferenceServer:
         output = 0.0
         if not self._streamed:
             output = call.permit.max_output or 0.0
-            self.state.confirm(call.permit, NOTHING, self.events.now, whole=True)
+            self.state.confirm(call.permit, NOTHING, self.events.now)
         self.state.settle(call.permit, None, self.events.now, output=output)
         self._refill()
 

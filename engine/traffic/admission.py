@@ -307,7 +307,7 @@ class Admission(AdmissionControl, WaitingCall):
 
     def confirm(self, attempt: Attempt) -> None:
         candidate = self._of(attempt)
-        candidate.limiter.confirm(candidate, attempt.headers, whole=not attempt.prepared.stream)
+        candidate.limiter.confirm(candidate, attempt.headers)
 
     def first_content(self) -> None:
         candidate = self._candidate

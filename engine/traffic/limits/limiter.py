@@ -182,10 +182,10 @@ class LimiterState:
 
     # --- after a call was sent ---
 
-    def confirm(self, permit: Permit, report: QuotaReport, now: float, *, whole: bool = False) -> None:
-        """Record the head of a response that is not a refusal. `whole`: it is no stream."""
+    def confirm(self, permit: Permit, report: QuotaReport, now: float) -> None:
+        """Record the head of a response that is not a refusal."""
         self.host.answered(permit.number, now)
-        self.quota.confirm(permit, report, now, whole=whole)
+        self.quota.confirm(permit, report, now)
 
     def refuse(self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
         """Record that a limit refused a call, and return the kind of refusal.
@@ -210,18 +210,26 @@ class LimiterState:
         return refusal
 
     def settle(
-        self, permit: Permit, usage: Cost | None, now: float, *, tokens: float | None = None, output: float = 0.0
+        self,
+        permit: Permit,
+        usage: Cost | None,
+        now: float,
+        *,
+        tokens: float | None = None,
+        output: float = 0.0,
+        answered: bool = True,
     ) -> None:
         """Record that a call ended.
 
         usage: what it used (`Charger.settled`); None keeps the estimate.
         tokens: its input and output tokens; None keeps the estimate.
         output: the output tokens of an unstreamed response; 0 if unknown or streamed.
+        answered: it ended with its answer.
         """
         self._release(permit)
         if self.concurrency is not None:
             self.concurrency.end(permit, now, output)
-        self.quota.settle(permit, usage, now)
+        self.quota.settle(permit, usage, now, answered=answered)
         if tokens is not None:
             self.queue.correct(permit, tokens)
 
@@ -235,7 +243,7 @@ class LimiterState:
             self.host.answered(permit.number, now)
             self.quota.confirm(permit, report, now, accepted=False)
             usage = self.quota.charger.failed(permit.cost)
-        self.settle(permit, usage, now, tokens=0.0)
+        self.settle(permit, usage, now, tokens=0.0, answered=False)
 
     def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
         """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
@@ -245,7 +253,7 @@ class LimiterState:
             return
         if self.concurrency is not None:
             self.concurrency.leave(permit)
-        self.settle(permit, None, now, tokens=0.0)
+        self.settle(permit, None, now, tokens=0.0, answered=False)
 
     def cancel(self, permit: Permit, now: float) -> None:
         """Remove a call that is given up before its request was sent, and release all that it reserved."""
@@ -546,10 +554,10 @@ class Limiter(Pump):
 
     # --- the end of a call ---
 
-    def confirm(self, permit: Permit, headers: Mapping[str, str], *, whole: bool) -> None:
-        """The head of a successful response came. `whole`: it is no stream."""
+    def confirm(self, permit: Permit, headers: Mapping[str, str]) -> None:
+        """The head of a successful response came."""
         if permit.state in UNDER_WAY:
-            self.state.confirm(permit, self._report_in(headers), self.runtime.loop.clock(), whole=whole)
+            self.state.confirm(permit, self._report_in(headers), self.runtime.loop.clock())
             self._write_news()
             self.changed()
 
@@ -560,7 +568,7 @@ class Limiter(Pump):
             return
         usage = None if response is None else credible(response.usage)
         if usage is None or usage.input_tokens is None:
-            self.state.settle(permit, None, now)
+            self.state.settle(permit, None, now, answered=response is not None)
         else:
             output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
             charge = self.state.quota.charger.settled(usage.input_tokens, usage.cached_tokens or 0, output)

@@ -7,7 +7,8 @@ true. The first refusal makes a learned bucket. It is separate, so that no later
 
 Nothing but the window protects a server whose limits are unknown: when its bucket is empty, it refuses what is sent
 until the first refusal comes back. So the window grows only with calls that were accepted, as TCP does in slow start,
-and what it allows is spread over the time in which a call is confirmed instead of being sent at once.
+as far as little is sent in the time of a refusal. What it allows is spread over the time in which a call is confirmed
+instead of being sent at once.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ from .bucket import (
 START = 10
 """The size of the window at the start, in calls."""
 
-GROWTH = 16.0
-"""Calls by which the window grows with each call that was answered in full, or that was not refused for so long that it
-counts as accepted. A refusal would have come much earlier, so few calls are sent between it and the call that caused
-it."""
+UNTRIED = 50.0
+UNTRIED_PART = 0.1
+"""While no limit is known, so many calls are sent in the time of a refusal, or this part of all calls so far if that is
+more. A server whose bucket is empty refuses all of them, so about this part of what was sent."""
 
-PER_ROUND_TRIP = 32.0
-"""Calls by which the window grows at most in each round trip if responses are streams. Their heads take as long as a
-refusal, so all calls of a window are sent before the first refusal comes."""
+REFUSED_FASTER = 10.0
+"""A refusal comes in this part of the time of an answer, or in that of the head of a response if that is less. So a
+server without limits is used in full after about three times that of an answer."""
 
 AHEAD = 3.0
 """The window grows up to this many times the calls that a known limit allows while one call is unconfirmed.
@@ -66,14 +67,17 @@ when the whole response is ready."""
 class Window:
     """The calls that were sent and may still be refused.
 
-    The window grows with each confirmed call, while at least half of it is in use. It stays near a known limit.
+    The window grows with each confirmed call, while at least half of it is in use. It stays near a known limit. While
+    none is known and no call was refused, it grows faster with each answer, as far as `UNTRIED` allows.
     """
 
-    __slots__ = ("_pace", "_seconds", "_size", "_unconfirmed", "_used_at")
+    __slots__ = ("_answer", "_pace", "_seconds", "_sent", "_size", "_unconfirmed", "_used_at")
 
     def __init__(self) -> None:
         self._size = float(START)
+        self._sent = 0
         self._seconds = Mean(CONFIRMED_AFTER)  # until a call is confirmed
+        self._answer = Mean()  # seconds until a call is answered in full
         self._pace = Bucket(START / CONFIRMED_AFTER, START, START, -math.inf)
         self._unconfirmed: OrderedDict[Permit, float] = OrderedDict()
         self._used_at = -math.inf  # when at least half of the window was in use
@@ -92,15 +96,15 @@ class Window:
     def add(self, permit: Permit, now: float) -> None:
         """Add a call that is sent."""
         self._unconfirmed[permit] = now + CONFIRMED_AFTER
+        self._sent += 1
         self._pace.take(1.0, now)
         if 2 * len(self._unconfirmed) >= self.size:
             self._used_at = now
 
-    def confirm(self, permit: Permit, calls_per_second: float, now: float, *, whole: bool = False) -> bool:
+    def confirm(self, permit: Permit, calls_per_second: float, now: float) -> bool:
         """Remove a call that the server accepted. Return False if it was not in the window.
 
         calls_per_second: the calls that the known limits allow; `math.inf` if none is known.
-        whole: the response is no stream.
         """
         until = self._unconfirmed.pop(permit, None)
         if until is None:
@@ -108,20 +112,30 @@ class Window:
         sent_at = until - CONFIRMED_AFTER
         self._seconds.add(now - sent_at)
         if self._used_at >= sent_at:
-            self._grow(calls_per_second, is_sure=whole or until <= now)
-        pace = self._pace
-        pace.give_back(1.0, now)
-        pace.rate, pace.capacity = self._size / max(LEAST, self._seconds.value), max(START, BATCH * self._size)
+            self._grow(1.0, calls_per_second)
+        self._pace.give_back(1.0, now)
+        self._set_pace()
         return True
 
-    def _grow(self, calls_per_second: float, *, is_sure: bool) -> None:
-        growth = min(1.0, PER_ROUND_TRIP / self._size)
+    def answered(self, sent_at: float, calls_per_second: float, now: float) -> None:
+        """Grow with a call that was answered in full: a refusal would have come much earlier."""
+        self._answer.add(now - sent_at)
+        if calls_per_second == math.inf and self._used_at >= sent_at:
+            self._grow(UNTRIED, calls_per_second)
+            self._set_pace()
+
+    def _grow(self, calls: float, calls_per_second: float) -> None:
+        seconds = self._seconds.value
         if calls_per_second < math.inf:
-            most = max(START, AHEAD * calls_per_second * self._seconds.value)
-            growth = min(growth, max(0.0, most - self._size))
-        elif is_sure:
-            growth = GROWTH
-        self._size += growth
+            most = max(START, AHEAD * calls_per_second * seconds)
+        else:
+            times = REFUSED_FASTER * seconds / max(LEAST, self._answer.value) if self._answer.count else 1.0
+            most = max(UNTRIED, UNTRIED_PART * self._sent) * max(1.0, times)
+        self._size = max(self._size, min(most, self._size + calls))
+
+    def _set_pace(self) -> None:
+        self._pace.rate = self._size / max(LEAST, self._seconds.value)
+        self._pace.capacity = max(START, BATCH * self._size)
 
     def remove(self, permit: Permit, *, was_sent: bool = True) -> None:
         """Remove a call that was refused or cancelled. The window does not grow."""
@@ -403,18 +417,12 @@ class Quota:
 
     # --- after a call was sent ---
 
-    def confirm(
-        self, permit: Permit, report: QuotaReport, now: float, *, accepted: bool = True, whole: bool = False
-    ) -> None:
-        """Record the head of a response that is not a refusal.
-
-        accepted: it is no error either.
-        whole: it is no stream, so its head came with its end.
-        """
+    def confirm(self, permit: Permit, report: QuotaReport, now: float, *, accepted: bool = True) -> None:
+        """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
         if accepted:
             report = self._without_refuted(report, permit)
         self._read(report, permit, now)
-        self._accept(permit, now, whole=whole)
+        self._accept(permit, now)
 
     def refuse(self, permit: Permit, report: QuotaReport, now: float) -> Refusal:
         """Record that a limit refused a call, return its cost to the buckets, and return the kind of refusal.
@@ -437,13 +445,17 @@ class Quota:
             self.news.append(f"{self.spent_why}, next try in {SPENT_FOR:.0f} s")
         return report.refusal
 
-    def settle(self, permit: Permit, usage: Cost | None, now: float) -> None:
-        """Record that a call ended. `usage`: what it used (`Charger.settled`); None: its charge is kept.
+    def settle(self, permit: Permit, usage: Cost | None, now: float, *, answered: bool = True) -> None:
+        """Record that a call ended.
 
-        Declared limits count what was used. The server's own limits keep the charge if its settlement is unknown.
+        usage: what it used (`Charger.settled`); None: its charge is kept. Declared limits count what was used. The
+            server's own limits keep the charge if its settlement is unknown.
+        answered: it ended with its answer.
         """
         if permit.state is SENT:
             self._accept(permit, now)
+        if answered and not self.refused:
+            self.window.answered(permit.sent_at, self._calls_per_second(permit.cost), now)
         if usage is not None:
             declared_only = self.charger.charging.settlement == "unknown"
             self._change(permit, permit.charged.less(usage), now, declared_only=declared_only)
@@ -480,8 +492,8 @@ class Quota:
         while (permit := self.window.overdue(now)) is not None:
             self._accept(permit, now)
 
-    def _accept(self, permit: Permit, now: float, *, whole: bool = False) -> None:
-        if not self.window.confirm(permit, self._calls_per_second(permit.cost), now, whole=whole):
+    def _accept(self, permit: Permit, now: float) -> None:
+        if not self.window.confirm(permit, self._calls_per_second(permit.cost), now):
             return
         permit.state = CONFIRMED
         self._refusals = 0

@@ -58,24 +58,68 @@ def test_a_window_grows_if_half_of_it_was_used_since_a_call_was_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "took", "size"), [(False, 0.1, 20), (False, 0.4, 20), (False, 0.5, 170), (True, 0.1, 170)]
+    ("took", "answered", "size"),
+    [
+        (0.1, 0.0, 20),
+        (0.5, 0.0, 20),
+        (0.1, 0.1, 500),
+        (0.5, 0.5, 500),
+        (0.1, 0.2, 250),
+        (0.1, 1.0, 50),
+        (0.1, 9.0, 50),
+        (0.5, 9.0, 50),
+    ],
 )
-def test_a_call_that_a_refusal_would_have_overtaken_counts_more(whole: bool, took: float, size: int) -> None:
+def test_answers_make_the_window_grow_as_far_as_a_refusal_would_have_come(
+    took: float, answered: float, size: int
+) -> None:
+    """In a tenth of the time of an answer, or in that of a head if that is less, 50 calls are sent."""
     window = Window()
     for ticket in filled(window, 10, 0):
-        window.confirm(ticket, INF, took, whole=whole)
-    assert window.size == size
+        window.confirm(ticket, INF, took)
+    for _ in range(10 if answered else 0):
+        window.answered(0, INF, answered)
+    assert window.size == pytest.approx(size, abs=1)
+
+
+def test_a_tenth_of_many_calls_is_untried() -> None:
+    window, sent = Window(), 0
+    for now in range(100):
+        sent += window.size
+        for ticket in filled(window, window.size, now):
+            window.confirm(ticket, INF, now + 0.1)
+        window.answered(now, INF, now + 9)
+    assert window.size == pytest.approx(sent / 10, abs=1)
+
+
+def test_an_answer_adds_nothing_where_a_limit_is_known() -> None:
+    window = Window()
+    for ticket in filled(window, 10, 0):
+        window.confirm(ticket, 1e6, 0.1)
+    window.answered(0, 1e6, 0.2)
+    assert window.size == 20
+
+
+def test_an_answer_adds_nothing_to_a_window_that_is_not_used() -> None:
+    window = Window()
+    for now in range(10):
+        (ticket,) = filled(window, 1, now)
+        window.confirm(ticket, INF, now + 0.1)
+        window.answered(now, INF, now + 0.1)
+    assert window.size == 10
 
 
 def test_what_a_window_allows_is_spread_over_the_time_of_a_round_trip() -> None:
     window = Window()
-    tickets = filled(window, 10, 0)
-    for ticket in tickets:
-        window.confirm(ticket, INF, 0.2, whole=True)
-    assert (window.size, window.ready_at(0.2)) == (170, 0.2)
-    filled(window, 10, 0.2)  # as many as were confirmed
+    for ticket in filled(window, 10, 0):
+        window.confirm(ticket, INF, 0.2)
+        window.answered(0, INF, 0.2)
+    assert window.size == pytest.approx(500, abs=1)
+    while window.ready_at(0.2) == 0.2:
+        filled(window, 1, 0.2)
+    assert 10 <= len(window) <= 500 / 32, "as many as were confirmed, at least, and a 32nd of the window at once"
     at = window.ready_at(0.2)
-    assert at == pytest.approx(0.2 + 170 / 32 / (170 / 0.2)), "170 calls in 0.2 s, a 32nd of the window at once"
+    assert 0.2 < at <= 0.2 + 500 / 32 / (500 / 0.2), "500 calls in 0.2 s"
     filled(window, 1, at)
     assert window.ready_at(at) == at
 
