@@ -117,9 +117,9 @@ if TYPE_CHECKING:
     from .providers.model.rows import message_from_row as message_from_row
     from .providers.model.rows import rows_from_message as rows_from_message
     from .providers.model.tokens import Tokens as Tokens
+    from .providers.model.tokens import Usage as Usage
     from .providers.model.tokens import WeightSpan as WeightSpan
     from .providers.model.turns import Turns as Turns
-    from .providers.model.usage import Usage as Usage
     from .providers.wire.quirks import Quirks as Quirks
     from .providers.wire.quirks import SessionField as SessionField
     from .store import ConversationStore as ConversationStore
@@ -248,9 +248,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "message_from_row",
         "rows_from_message",
     ),
-    ".providers.model.tokens": ("Tokens", "WeightSpan"),
+    ".providers.model.tokens": ("Tokens", "Usage", "WeightSpan"),
     ".providers.model.turns": ("Turns",),
-    ".providers.model.usage": ("Usage",),
     ".store": (
         "ConversationStore",
         "StoreError",

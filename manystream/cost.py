@@ -33,7 +33,7 @@ from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, first_integer, integer, mapping, objects, string
 from .providers.model.response import Response
-from .providers.model.usage import Usage
+from .providers.model.tokens import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices

@@ -30,7 +30,7 @@ from .otel_traffic import TrafficMetrics
 from .providers.catalog.provider import Provider
 from .providers.model.events import Event
 from .providers.model.request import Request
-from .providers.model.usage import Usage
+from .providers.model.tokens import Usage
 
 Value: TypeAlias = str | bool | int | float | Sequence[str]
 

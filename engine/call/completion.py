@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Tags
 from ...providers.model.response import Response
-from ...providers.model.usage import Usage
+from ...providers.model.tokens import Usage
 
 Value = TypeVar("Value")
 

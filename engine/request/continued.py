@@ -11,8 +11,7 @@ from ...providers.model.messages import Text
 from ...providers.model.provider_error import ABORTED_CODE, ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
-from ...providers.model.tokens import Tokens, WeightSpan
-from ...providers.model.usage import Usage
+from ...providers.model.tokens import Tokens, Usage, WeightSpan
 from .prepared import Prepared
 
 

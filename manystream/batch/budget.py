@@ -22,7 +22,7 @@ from ..engine.traffic.budgets.price import ask_price
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, integer, mapping, string
-from ..providers.model.usage import Usage
+from ..providers.model.tokens import Usage
 from .lines import LineId
 
 UNPAID_IN_A_ROW = 10

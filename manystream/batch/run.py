@@ -32,7 +32,7 @@ from ..providers.limits.quota_report import Refusal
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.response import Response
 from ..providers.model.structured import json_of
-from ..providers.model.usage import Usage
+from ..providers.model.tokens import Usage
 from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Journal, Records, submissions_path

@@ -9,7 +9,7 @@ from ..engine.call.completion import Completion, Timings
 from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..providers.model.messages import Text, Thinking, ToolCall
 from ..providers.model.response import Response
-from ..providers.model.usage import Usage
+from ..providers.model.tokens import Usage
 from .output.errors import CommandError
 from .output.terminal import Paint, duration, harmless, harmless_writer, money, one_line
 

@@ -17,7 +17,7 @@ from ..cost import (
     price,
     price_usage,
 )
-from ..providers.model.usage import Usage
+from ..providers.model.tokens import Usage
 from .batch_targets import Destination
 from .output.errors import CommandError
 from .output.terminal import counted, harmless, money

@@ -9,7 +9,7 @@ client library).
 from __future__ import annotations
 
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
-from ..model.usage import Usage
+from ..model.tokens import Usage
 
 INPUT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """The counts of a report whose sum is the whole input."""

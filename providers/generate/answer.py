@@ -6,7 +6,7 @@ from typing import cast
 
 from ..json.json_values import JSON, JSONObject, integer, mapping, required_objects, string
 from ..model.events import Event, FinishReason, TextDelta
-from ..model.usage import Usage
+from ..model.tokens import Usage
 from ..wire.accumulate import Accumulator, TextInProgress
 
 FINISH_REASONS: dict[str, FinishReason] = {

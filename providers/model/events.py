@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
 
 from ..json.json_types import JSONObject
 from .provider_error import ProviderError
-from .tokens import Tokens
-from .usage import Usage
+from .tokens import Tokens, Usage
 
 if TYPE_CHECKING:
     # To a type checker a member is its text. So both `event.type == "done"` and `event.type == EventType.DONE` narrow

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from ..json.json_types import JSONObject, Parsed
 from .events import FinishReason
 from .messages import Block, Message, Role, Text, Thinking, ToolCall
-from .tokens import Tokens
-from .usage import Usage
+from .tokens import Tokens, Usage
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The tokens of an answer, as the server sampled them: for programs that train on them. Values only."""
+"""The tokens of an answer: their counts, and for programs that train on them, the tokens as the server sampled them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,28 @@ if TYPE_CHECKING:
     Logprobs: TypeAlias = array[float]
 else:
     TokenIds = Logprobs = array  # before Python 3.12 it takes no type of its elements
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts, as whole numbers. A count that the provider did not report is None, never 0.
+
+    input_tokens: all input, including what was read from or written to a cache.
+    output_tokens: visible output, without thinking.
+    thinking_tokens: thinking output.
+    cached_tokens: the part of the input that was read from a cache.
+    cache_write_tokens: the part of the input that was written to a cache.
+    total_tokens: the total that the provider reports, else the sum if all parts are known.
+    raw: the provider's own report, as received.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    thinking_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    total_tokens: int | None = None
+    raw: JSONObject | None = None
 
 
 class WeightSpan(NamedTuple):

@@ -29,8 +29,7 @@ from ..model.events import (
 from ..model.messages import Block, ProviderState, Text, Thinking, ToolCall
 from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
 from ..model.response import Response, arrived
-from ..model.tokens import Tokens
-from ..model.usage import Usage
+from ..model.tokens import Tokens, Usage
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
 from .answer_tokens import AnswerTokens
 from .call_ids import TakenIds, unique_id

@@ -32,7 +32,7 @@ from ....providers.model.options import Priority
 from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.request import Request, given_of
 from ....providers.model.response import Response
-from ....providers.model.usage import Usage
+from ....providers.model.tokens import Usage
 from ....providers.openai.thinking import takes_breakpoints
 from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime

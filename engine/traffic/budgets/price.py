@@ -10,7 +10,7 @@ from typing import TypeAlias
 from ....providers.catalog.provider import Provider
 from ....providers.errors import InvalidRequestError, ManystreamError
 from ....providers.model.rules import described
-from ....providers.model.usage import Usage
+from ....providers.model.tokens import Usage
 from .amounts import amount_of
 
 Price: TypeAlias = Callable[[Provider, str, Usage], float | None]

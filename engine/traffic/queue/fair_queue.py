@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....providers.model.options import Priority
-from ....providers.model.usage import Usage
+from ....providers.model.tokens import Usage
 
 if TYPE_CHECKING:
     from .pump import WaitingCall

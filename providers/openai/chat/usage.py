@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...json.json_values import JSONObject, first_integer, integer, mapping
 from ...model.events import FinishReason
-from ...model.usage import Usage
+from ...model.tokens import Usage
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": FinishReason.STOP,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...json.json_values import JSONObject, first_integer, integer, mapping
-from ...model.usage import Usage
+from ...model.tokens import Usage
 
 
 def read_usage(raw: JSONObject) -> Usage:

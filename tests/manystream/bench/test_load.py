@@ -23,7 +23,7 @@ from manystream.providers.model.events import Event, Start, TextDelta
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 
 WORK = WorkPlan("m", "Hi")
 OK = Completion(success=True, response=Response(usage=Usage(output_tokens=4)), timings=Timings(finished=0.5))

@@ -20,7 +20,7 @@ from manystream.cli.demo_streams import DemoStream, plan_streams
 from manystream.engine import Completion, Engine
 from manystream.providers.model.events import Done, FinishReason, TextDelta
 from manystream.providers.model.response import Response
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from manystream.simulator import Simulator, SimulatorError
 
 MILLISECOND = bucket_of(1000)

@@ -25,7 +25,7 @@ from manystream.providers.model.options import Retry
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request, ThinkingLevel
 from manystream.providers.model.response import Response
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 
 URL = "http://127.0.0.1:1/v1"
 RESPONSE = Response(

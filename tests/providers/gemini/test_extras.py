@@ -22,7 +22,7 @@ from manystream.providers.model.events import (
 )
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,

@@ -13,7 +13,7 @@ from manystream.providers.json.json_values import JSON
 from manystream.providers.model.events import Done, Error, Event, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import ProviderState, Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,

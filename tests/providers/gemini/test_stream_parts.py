@@ -7,7 +7,7 @@ import pytest
 from manystream.providers.gemini.stream import has_only_text
 from manystream.providers.model.events import Done, FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import decode, part_chunk, signed, stream, stream_text, text_chunk
 
 

@@ -20,7 +20,7 @@ from manystream.providers.model.events import (
 )
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
 from manystream.providers.model.provider_error import ErrorCategory
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from manystream.providers.wire.delta_template import DeltaTemplate
 
 from .wire import (

@@ -10,7 +10,7 @@ from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.model.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.usage import FINISH_REASONS
 

@@ -3,7 +3,7 @@
 import pytest
 
 from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.usage import Usage
+from manystream.providers.model.tokens import Usage
 from manystream.providers.openai.chat.usage import read_usage
 
 
