@@ -396,4 +396,6 @@ async def test_an_aborted_answer_is_no_success_and_is_not_asked_for_again(
     assert (response.text, response.id) == ("Hello", "r")
     assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.ABORTED, "abort")
     assert response.usage.output_tokens == 2
-    assert response.provider_data == {"token_ids": [11, 12], "logprobs": ABORTED["logprobs"]}
+    assert response.tokens is not None
+    assert [*response.tokens.ids] == [11, 12]
+    assert response.provider_data == {"logprobs": ABORTED["logprobs"]}
