@@ -49,9 +49,11 @@ async def control_server(starter: CallStarter, provider: Provider, mode: str | N
     """Pause a server, or let it go on (`mode` is None). Raises `InvalidRequestError` and `ProviderError`."""
     runtime = starter.runtime
     prepared = starter.prepare_wire(provider, control_request(provider, mode))
-    before = runtime.paused.get(prepared.origin)
+    before, traffic = runtime.paused.get(prepared.origin), starter.traffic
     if mode is not None:
         runtime.paused[prepared.origin] = math.inf
+        if traffic is not None:
+            traffic.server_paused(prepared.origin)
     sent = _Sent(runtime.backend.event(), f"the pause of {provider.name}")
     request = PlainRequest(sent, prepared, runtime, CLOCKS)
     try:
@@ -61,6 +63,8 @@ async def control_server(starter: CallStarter, provider: Provider, mode: str | N
     if sent.error is None:
         if mode is None:
             runtime.paused[prepared.origin] = runtime.loop.clock()
+            if traffic is not None:
+                traffic.server_paused(prepared.origin)
         return
     if mode is not None and before is None:
         del runtime.paused[prepared.origin]

@@ -268,6 +268,13 @@ class Dispatcher:
             host = self._hosts[origin] = Host(str(origin), self._traffic.outage)
         return host
 
+    def server_paused(self, origin: Origin) -> None:
+        """Learn nothing from the calls that run at an address: the program pauses its server, or lets it go on."""
+        host = self._hosts.get(origin)
+        for limiter in self._limiters.values():
+            if limiter.state.host is host and limiter.state.concurrency is not None:
+                limiter.state.concurrency.interrupt()
+
     def _name(self, access: Access, family: str) -> str:
         """A name that no other limiter has."""
         name = f"{access.name}/{family}"

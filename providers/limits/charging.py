@@ -79,7 +79,13 @@ it. The charge is then the smaller one. If it is too small, refusals lower the r
 too large, as it leaves a part of the limit unused.
 """
 
-DIALECT_CHARGING: dict[str, Charging] = {"anthropic": _ANTHROPIC, "gemini": _GEMINI, "gemini-interactions": _GEMINI}
+DIALECT_CHARGING: dict[str, Charging] = {
+    "anthropic": _ANTHROPIC,
+    "gemini": _GEMINI,
+    "gemini-interactions": _GEMINI,
+    "vllm-generate": _SERVER,
+    "sglang-generate": _SERVER,
+}
 """Dialect → how a server counts whose profile has no row. OpenAI's dialects have too many different servers for one."""
 
 

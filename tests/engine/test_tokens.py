@@ -631,6 +631,42 @@ async def test_the_silence_of_a_paused_server_is_no_timeout(
         assert completion.error_category is ms.ErrorCategory.TIMEOUT
 
 
+@pytest.mark.parametrize("paused", [True, False])
+async def test_traffic_control_learns_nothing_from_a_pause(
+    paused: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The first call shows how fast the server is; the other eight have their first tokens after 300 s."""
+    gone_on = trio.Event()
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            if request.split(b" ")[1] != b"/inference/v1/generate":
+                await line.send(answer("{}"))
+                continue
+            await line.send(STREAM_HEAD)
+            if b'"token_ids":[2]' in request:
+                await gone_on.wait()
+            await line.send(chunked(sse([part([5], "stop", prompt_token_ids=[1])]) + b"data: [DONE]\n\n"))
+
+    async with open_peer(serve) as peer:
+        providers = [ms.VLLMGenerate(base_url=peer.origin)]
+        timeouts = ms.Timeouts(idle=600, first_byte=600)
+        async with ms.open_engine(providers, timeouts=timeouts, traffic=ms.Traffic()) as engine:
+            assert (await engine.start_stream(ms.Request("m", prompt_token_ids=[1])).wait()).success
+            calls = [engine.start_stream(ms.Request("m", prompt_token_ids=[2])) for _ in range(8)]
+            await trio.sleep(1)
+            if paused:
+                await engine.pause("vllm-generate", "keep")
+            await trio.sleep(300)
+            if paused:
+                await engine.resume("vllm-generate")
+            gone_on.set()
+            assert all([(await call.wait()).success for call in calls])
+            (limiter,) = engine.statistics().traffic.limiters.values()
+    assert limiter.concurrent is not None
+    assert (limiter.concurrent >= 8) is paused
+
+
 # --- turns ---
 
 

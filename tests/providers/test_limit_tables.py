@@ -266,6 +266,8 @@ def test_a_server_without_a_row_is_charged_by_its_dialect_or_like_azure() -> Non
     assert way(charging_of("mine", "anthropic")) == ANTHROPIC_WAY
     assert way(charging_of("mine", "gemini")) == GEMINI_WAY
     assert way(charging_of("mine", "gemini-interactions")) == GEMINI_WAY
+    assert way(charging_of("mine", "vllm-generate")) == SERVER_WAY
+    assert way(charging_of("mine", "sglang-generate")) == SERVER_WAY
 
 
 def test_every_row_is_a_providers() -> None:

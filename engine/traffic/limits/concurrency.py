@@ -69,6 +69,8 @@ class LeastTimes:
 
 @dataclass(slots=True)
 class _Running:
+    """A running call. `sent_at`: when it was sent; minus infinity if its times are not judged."""
+
     sent_at: float
     ratio: float = 0.0
     excess: float = 0.0
@@ -122,7 +124,7 @@ class Concurrency:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
         call = self._calls.get(permit)
         self._refusals = 0
-        if call is None or call.ratio > 0 or not self.adaptive:
+        if call is None or call.ratio > 0 or call.sent_at == -math.inf or not self.adaptive:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
@@ -157,6 +159,11 @@ class Concurrency:
     def leave(self, permit: Permit) -> None:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
         self._calls.pop(permit, None)
+
+    def interrupt(self) -> None:
+        """Judge none of the running calls: the program has paused the server, and their times contain the pause."""
+        for call in self._calls.values():
+            call.sent_at = -math.inf
 
     def _judge(self, call: _Running, time: float, least: float, *, in_use: bool) -> None:
         """Compare the time of a first token, or of a whole answer, with the least; grow before the first cut."""

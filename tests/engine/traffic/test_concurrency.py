@@ -50,6 +50,24 @@ def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:
     assert concurrency.limit == 6
 
 
+def test_what_runs_during_a_pause_is_not_judged() -> None:
+    concurrency = Concurrency()
+    for ticket in start(concurrency, 1, 0):
+        concurrency.first_token(ticket, 0.1)
+        concurrency.leave(ticket)
+    streamed, whole = start(concurrency, 4, 1), start(concurrency, 4, 1)
+    concurrency.interrupt()
+    assert (concurrency.running, concurrency.ready_at(2)) == (8, math.inf)
+    for ticket in streamed:
+        concurrency.first_token(ticket, 300)
+    for ticket in streamed + whole:
+        concurrency.end(ticket, 301, 10)
+    assert (concurrency.limit, concurrency.running) == (8, 0)
+    for ticket in start(concurrency, 8, 302):
+        concurrency.first_token(ticket, 302.2)
+    assert concurrency.limit == 11
+
+
 def test_a_refusal_sets_the_limit_to_the_running_calls() -> None:
     concurrency = Concurrency()
     tickets = start(concurrency, 8, 0)
