@@ -28,7 +28,7 @@ th:first-child, td:first-child { text-align: left } tr + tr { border-top: 1px so
 .true { background: #2a7d2a } .false { background: #b02020 } .invalid td { text-decoration: line-through }
 svg { max-width: 100%; height: auto } pre { background: #f4f4f4; padding: 1rem; overflow: auto }
 """
-STAMPS = {True: "VALID", False: "INVALID", None: "NOT JUDGED"}
+STAMPS: dict[bool | None, str] = {True: "VALID", False: "INVALID", None: "NOT JUDGED"}
 
 
 class PlotsError(RuntimeError):
