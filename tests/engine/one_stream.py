@@ -201,7 +201,13 @@ class Stream:
         self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
         loop = StillLoop()
         runtime = SimpleNamespace(
-            loop=loop, timers=NoPoller(), pool=NoPoller(), recording=None, answers=None, buffered=Buffered(2**30)
+            loop=loop,
+            timers=NoPoller(),
+            pool=NoPoller(),
+            recording=None,
+            answers=None,
+            buffered=Buffered(2**30),
+            paused={},
         )
         self.attempt = Attempt(
             prepared, self, cast("Runtime", runtime), effective(None, None, stream=True), started=0.0
