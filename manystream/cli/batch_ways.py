@@ -19,7 +19,7 @@ from .batch_targets import TargetOptions
 from .output.errors import CommandError
 from .output.terminal import clock, counted, harmless, money
 
-SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 WAYS = ("batch", "window", "live")

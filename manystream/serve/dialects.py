@@ -197,7 +197,7 @@ def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
     return [(name, value) for name, value in pairs if name != "key"]
 
 
-_HTTPX = re.compile(r"(?:OpenAI|Anthropic)/Python|google-genai-sdk/\S+ gl-python|python-httpx")
+_HTTPX = re.compile(r"(?:OpenAI|Anthropic)/Python|google-genai-sdk/\S{1,64} gl-python|python-httpx")
 PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 SENT_HEADERS = frozenset(
