@@ -197,11 +197,19 @@ class CallStarter:
         return call
 
     def attach(
-        self, token: str, on_event: OnEvent | None, on_completion: OnCompletion | None, after: int | None
+        self,
+        token: str,
+        on_event: OnEvent | None,
+        on_completion: OnCompletion | None,
+        after: int | None,
+        created_by: Request | None = None,
     ) -> Call:
         """Start a call that reads an answer which another call has created. Raises as `start` does.
 
         It takes no place in a limit: the call that created the answer has taken it.
+
+        created_by: the unstreamed request that created the answer, which is then completed as for that request; None:
+            it is not known.
         """
         answer = read_token(token)
         optional(whole(0)).check(after, "after")
@@ -210,7 +218,12 @@ class CallStarter:
             on_event = without_first(after, on_event)
         preparer = self._preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self._preparer)
         prepared = preparer.attach(answer)
-        attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], _leave_as_it_is)
+        finish: Callable[[Response], None] = _leave_as_it_is
+        if created_by is not None:
+            first, wire = preparer.prepare(created_by, stream=False)
+            prepared.unasked, prepared.asked = first.unasked, first.asked
+            finish = _response_finisher(wire.warnings, created_by, wire.asked)
+        attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], finish)
         request = Request(f"{answer.provider}/{answer.model}", (), durable=True)
         return self.start(request, on_event, on_completion, stream=True, attached=attached)
 

@@ -85,11 +85,16 @@ class Calls:
         return (self._starter or self.starter).start(request, on_event, on_completion, stream=stream)
 
     def attach(
-        self, token: str, on_event: OnEvent | None, on_completion: OnCompletion | None, after: int | None
+        self,
+        token: str,
+        on_event: OnEvent | None,
+        on_completion: OnCompletion | None,
+        after: int | None,
+        created_by: Request | None = None,
     ) -> Call:
         """Start a call that reads an answer which another call has created. Raises as `start` does."""
         self.check_here()
-        return self.starter.attach(token, on_event, on_completion, after)
+        return self.starter.attach(token, on_event, on_completion, after, created_by)
 
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""

@@ -122,6 +122,7 @@ class RunningCall:
     number: the position of the call among the engine's calls, counted from 1.
     counters: the counters of the call's provider, which all calls to this provider update.
     completion: the final record, once the call has ended.
+    on_named: called with the resume token when the server has named an unstreamed durable answer that is not complete.
     """
 
     __slots__ = (
@@ -154,6 +155,7 @@ class RunningCall:
         "completion",
         "counters",
         "number",
+        "on_named",
     )
 
     def __init__(
@@ -199,6 +201,7 @@ class RunningCall:
         self._ended: Flag | None = None
         self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
+        self.on_named: Callable[[str], None] | None = None
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -667,6 +670,9 @@ class RunningCall:
             return
         hint_ms = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
         self._pause(read_again_delay(hint_ms, durable.polled(), self._retry, self._runtime.random, failed=False))
+        on_named, self.on_named, token = self.on_named, None, self.resume_token
+        if on_named is not None and token is not None:
+            on_named(token)
 
     def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
         """Read on later, or fail: an attempt failed whose answer the server keeps."""

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ..cost import Cost, CostExtraError, PriceTable, Unpriced, check_installed, price_response
+from ..engine.call.completion import Completion
+from ..engine.calls import CallStarter
+from ..engine.traffic.budgets.price import ask_price
 from ..providers.catalog.provider import Provider
 from ..providers.model.request import Request
 from ..providers.model.response import Response
@@ -38,3 +41,15 @@ def has_batch_price(response: Response) -> bool:
     """Return whether a response names the service tier of batches, so that the price list has its price already."""
     raw = response.usage.raw or {}
     return "batch" in (raw.get("service_tier"), response.provider_data.get("service_tier"))
+
+
+def dollars(starter: CallStarter, provider: Provider, model: str, completion: Completion, part: float) -> float | None:
+    """Return the US dollars of an answer for which traffic control knows no call; None without prices.
+
+    part: the price of its way, as a part of the list price.
+    """
+    traffic, response = starter.traffic, completion.response
+    if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
+        return None
+    found = ask_price(traffic.budgets.price, provider, model, response.usage)
+    return found if found is None or has_batch_price(response) else found * part

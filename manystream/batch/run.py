@@ -194,6 +194,8 @@ class Batch:
         )
         submissions = Submissions(submissions_path(self._journal.answers_path))
         try:
+            for id in [id for id in submissions.windows if id in self._journal.answered]:
+                submissions.forget(id)  # a run was killed before it had noted that
             self._ways = WaysRun(
                 self._engine,
                 submissions,
@@ -218,11 +220,14 @@ class Batch:
             return
         from .submissions import Submissions
 
-        under_way = sum(submission.lines for submission in Submissions.peek(path).open.values())
-        if under_way:
+        found = Submissions.peek(path)
+        under_way = sum(submission.lines for submission in found.open.values())
+        in_windows = sum(id not in self._journal.answered for id in found.windows)
+        if under_way or in_windows:
+            where = "batches" if under_way else "windows"
             raise BatchError(
-                f"{under_way:,} lines are in batches of a provider ({path}): give the deadline or the way of the run"
-                " before (--by or --via), which takes their answers"
+                f"{under_way + in_windows:,} lines are in {where} of a provider ({path}): give the deadline or the way"
+                " of the run before (--by or --via), which takes their answers"
             )
 
     async def _last_call_ended(self) -> None:
@@ -288,7 +293,9 @@ class Batch:
         self._calls[item.id] = None  # before the start, because a call may end during its start
         self.counters.running += 1
         try:
-            if self._stream:
+            if way != LIVE and self._ways is not None:
+                call = self._ways.windows.start(item, way, on_completion)
+            elif self._stream:
                 call = engine.start_stream(request, None, on_completion)
             else:
                 call = engine.start_request(request, on_completion)
@@ -326,7 +333,10 @@ class Batch:
                 self._record(item, completion)
                 self._count_tokens(completion)
             elif self._stopped or self._ways.ended(item, completion, way):
+                before = self.counters.recorded
                 self._record_on_way(item, completion, way, self._ways.price_of(way))
+                if self.counters.recorded > before:
+                    self._ways.recorded(item, completion)
         except Exception as error:
             # End the batch: the engine would only log the exception, and the answer would be lost without a trace.
             self._fail(BatchError(f"line {item.number} has ended, but could not be recorded: {error!r}"))

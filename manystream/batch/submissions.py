@@ -10,6 +10,8 @@ The file has one line for each step, with the key of the provider's batch as `id
     {"id": KEY, "state": "cancelled"}                the request that cancels it is sent now
     {"id": KEY, "state": "taken"}                    all results are in the journal; or "dropped": it was not created
     {"id": KEY, "state": "deleted"}                  the uploaded file
+    {"id": TOKEN, "state": "named", "line": id, "way", "at"}     the server makes this answer in a window
+    {"id": TOKEN, "state": "read", "line": id}       it is in the journal, or the server does not have it
     {"id": null, "state": "figures", "ways": …}      what went which way in one run
 """
 
@@ -69,11 +71,28 @@ class Submission:
     cancelled: bool = False
 
 
+@dataclass(slots=True)
+class WindowAnswer:
+    """An answer that a server makes in a window.
+
+    token: with which it is read (`Call.resume_token`).
+    way: the name of its way.
+    at: when the server had named it, in Unix seconds.
+    earlier: whether an earlier run has created it.
+    """
+
+    token: str
+    way: str
+    at: float
+    earlier: bool = False
+
+
 class Submissions:
     """The file, open for one run.
 
     open: key → submission that is not taken home.
     submitted: the ids of the lines in them.
+    windows: line id → its answer in a window, which is not in the journal.
     leftover: key → (provider, file) of files that are to be deleted, of submissions that are taken home.
     ways: way → what went that way in earlier runs.
     """
@@ -89,6 +108,7 @@ class Submissions:
         self.path: Path = path
         self.open: dict[str, Submission] = {}
         self.submitted: LineIds = LineIds()
+        self.windows: dict[LineId, WindowAnswer] = {}
         self.leftover: dict[str, tuple[str, str]] = {}
         self.ways: dict[str, WayFigures] = {}
         self._figures: list[int] = []
@@ -107,7 +127,7 @@ class Submissions:
     def close(self) -> None:
         """Close the file. If nothing is under way any more, only the figures remain in it."""
         try:
-            if not self.open and not self.leftover:
+            if not self.open and not self.leftover and not self.windows:
                 self._file.keep_only(set(self._figures))
         finally:
             self._file.close()
@@ -176,6 +196,22 @@ class Submissions:
         self._file.append({"id": key, "state": "deleted"})
         del self.leftover[key]
 
+    def named(self, id: LineId, token: str, way: str) -> None:
+        """Note the answer of a line in a window. `sync` waits until it is on the disk. Raises `OSError`."""
+        answer = WindowAnswer(token, way, time.time())
+        self._file.append({"id": token, "state": "named", "line": id, "way": way, "at": answer.at})
+        self.windows[id] = answer
+
+    def sync(self) -> None:
+        """Wait until all steps are on the disk. Raises `OSError`."""
+        self._file.sync()
+
+    def forget(self, id: LineId) -> None:
+        """Note that the answer of a line in a window is in the journal, or lost. Raises `OSError`."""
+        answer = self.windows.pop(id, None)
+        if answer is not None:
+            self._file.append({"id": answer.token, "state": "read", "line": id})
+
     def note_figures(self, ways: Mapping[str, WayFigures]) -> None:
         """Write what went which way in this run, for the receipts of later runs. Raises `OSError`."""
         self._figures.append(self._file.size)
@@ -196,6 +232,13 @@ class Submissions:
             return None
         if key is None:
             return "it has no key of a provider's batch"
+        line = record.get("line")
+        if type(line) is str or type(line) is int:
+            if state == "named":
+                self.windows[line] = WindowAnswer(key, string(record, "way") or "", _at(record), earlier=True)
+            else:
+                self.windows.pop(line, None)
+            return None
         if state == "intended":
             headers = tuple((str(pair[0]), str(pair[1])) for pair in items(record, "headers") if type(pair) is list)
             group = BatchGroup(string(record, "model") or "", string(record, "path") or "", headers)

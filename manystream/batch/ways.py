@@ -16,7 +16,7 @@ from array import array
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import IO
 
@@ -28,25 +28,23 @@ from ..engine.request.prepared import Prepared
 from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.amounts import NOTHING, Amounts
 from ..engine.traffic.budgets.budgets import Holding
-from ..engine.traffic.budgets.price import ask_price
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject
-from ..providers.model.options import Durable
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.openai.batches import WINDOWS
 from .client import BatchClient
 from .intake import Counters
 from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
-from .prices import has_batch_price
+from .prices import dollars
 from .provider_batch import LONGEST_LOOK, SETTLED, ProviderBatch, Target
 from .submissions import Submissions
+from .windows import WINDOW, WINDOW_WAYS, WindowCalls, has_ended
 
-BATCH, WINDOW, LIVE = "batch", "window", "live"
+BATCH, LIVE = "batch", "live"
 
 MOST_BYTES = 32 * 1024 * 1024
 """The most bytes of one batch, whatever the provider allows: they are in memory while they are sent."""
@@ -212,8 +210,7 @@ class WaysRun:
         self._deleting = 0
         self._measured_since = 0.0
         self._measured = 0
-        self._windows: dict[str, tuple[str, float]] = {}  # way → window and price
-        self._in_window: dict[str, dict[LineId, float]] = {}  # way → id → since when
+        self.windows: WindowCalls = WindowCalls(engine, submissions, self.changed, live.fail)
         self._longest = 0.0
 
     async def run(self, lines: Lines) -> None:
@@ -252,7 +249,10 @@ class WaysRun:
         target = self._target_of(item)
         if item.id in self._submissions.submitted:
             return
-        if self._via == LIVE or target is None:
+        answer = self._submissions.windows.get(item.id)
+        if answer is not None and answer.way in WINDOW_WAYS:
+            self._moved.append((position, answer.way))
+        elif self._via == LIVE or target is None:
             self._moved.append((position, LIVE))
         else:
             self._pool.add(position)
@@ -304,16 +304,15 @@ class WaysRun:
             price, stop = max(term.price for term in terms), max(term.stop for term in terms)
             ways.append(Way(BATCH, price, slowest.prior, stop))
             if all(target.provider.profile.name == "openai-responses" for target in self._targets.values()):
-                for window in WINDOWS:
-                    name = f"{WINDOW}-{window.name}"
-                    self._windows[name] = window.name, window.price
+                for name, window in WINDOW_WAYS.items():
                     ways.append(Way(name, window.price, ((0.5, window.seconds / 2), (0.99, window.seconds)), 10.0))
-        if self._via == WINDOW:
-            ways = self._fitting_window([way for way in ways if way.name in self._windows])
+        if self._via == WINDOW and self._targets:
+            ways = self._fitting_window([way for way in ways if way.name in WINDOW_WAYS])
         elif self._via == BATCH:
             ways = [way for way in ways if way.name == BATCH]
         if self._via is None or not ways:
             ways.append(Way(LIVE, 1.0))
+        self._planned = {way.name for way in ways}
         return Planner(ways, self._deadline, rate=self._concurrency / ANSWER_SECONDS, tail=TAIL_SECONDS)
 
     def _fitting_window(self, windows: list[Way]) -> list[Way]:
@@ -329,6 +328,8 @@ class WaysRun:
         """Decide what goes which way, whenever something has changed, until all is done."""
         while not self._is_done():
             self._changed = trio.Event()
+            with self._failures("the tokens of windows cannot be written"):
+                self.windows.sync()
             self._measure()
             now = trio.current_time()
             decision = self._planner.decide(
@@ -344,7 +345,7 @@ class WaysRun:
                     self._live.cancel(key)  # the calls in a window
             self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - self._building)
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
-            for way in self._windows:
+            for way in WINDOW_WAYS:
                 for _ in range(min(decision.send.get(way, 0), len(self._pool))):
                     self._moved.append((self._pool.take(), way))
             self._count()
@@ -359,7 +360,7 @@ class WaysRun:
 
     def _is_done(self) -> bool:
         waiting = len(self._pool) or self._building or self._moved or self._jobs or self._live.running()
-        return not waiting and not any(self._in_window.values())
+        return not waiting and not self.windows
 
     def changed(self) -> None:
         """Decide again soon."""
@@ -369,17 +370,25 @@ class WaysRun:
         """Take the end of a call. Returns False if its line goes another way, so that it has no record."""
         self.changed()
         self._waits_for_budget = False
-        lines = self._in_window.get(way)
-        if lines is not None:
-            since = lines.pop(item.id)
-            if completion.error is not None and completion.error.category is ErrorCategory.CANCELLED:
-                self._moved.append((self._positions[item.id], LIVE))
-                return False
-            self._planner.observe(way, trio.current_time() - since)
-            return True
+        if way in WINDOW_WAYS:
+            seconds, position = self.windows.ended(item, completion, way), self._positions[item.id]
+            if self.windows.is_lost(item, completion.error):
+                self._pool.give_back([position])
+            elif completion.error is not None and completion.error.category is ErrorCategory.CANCELLED:
+                self._moved.append((position, LIVE))
+            else:
+                self._planner.observe(way, seconds)
+                return True
+            self._submissions.forget(item.id)
+            return False
         self._measured += 1
         self._longest = max(self._longest, completion.timings.finished or 0.0)
         return True
+
+    def recorded(self, item: Item, completion: Completion) -> None:
+        """Take note that the end of a call is in the journal."""
+        if has_ended(completion.error):
+            self._submissions.forget(item.id)
 
     def _measure(self) -> None:
         """Correct the planner's rate of live answers, while all places are taken."""
@@ -395,10 +404,7 @@ class WaysRun:
             for job in self._jobs.values()
             if job.is_known and self._via in (None, BATCH)
         ]
-        windows = [
-            UnderWay(way, way, len(lines), min(lines.values())) for way, lines in self._in_window.items() if lines
-        ]
-        return jobs + windows
+        return jobs + [calls for calls in self.windows.under_way() if calls.way in self._planned]
 
     # --- live calls ---
 
@@ -414,15 +420,11 @@ class WaysRun:
                 self._fed = trio.Event()
                 await self._fed.wait()
                 continue
-            item = self._item(position)
-            if way in self._windows:
-                item.request = replace(item.request, durable=Durable(self._windows[way][0]))
-                self._in_window.setdefault(way, {})[item.id] = trio.current_time()
-            await self._live.start(item, way)
+            await self._live.start(self._item(position), way)
 
     def price_of(self, way: str) -> float:
         """Return the price of a way, as a part of the list price."""
-        return self._windows[way][1] if way in self._windows else 1.0
+        return WINDOW_WAYS[way].price if way in WINDOW_WAYS else 1.0
 
     # --- new batches ---
 
@@ -710,20 +712,10 @@ class WaysRun:
         completion.request_id = completion.request_id or result.request_id
         target = f"{job.submission.provider}/{job.submission.group.model}"
         completion.attempt_records = (AttemptRecord(target, 0.0, seconds, OK if completion.success else "error"),)
-        completion.cost = self._cost(job, completion)
-        self._live.record(item, completion, BATCH, job.target.interface.terms.price)
+        part = job.target.interface.terms.price
+        completion.cost = dollars(self._starter, job.target.provider, job.submission.group.model, completion, part)
+        self._live.record(item, completion, BATCH, part)
         self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
-
-    def _cost(self, job: ProviderBatch, completion: Completion) -> float | None:
-        """Return the US dollars of an answer of a batch; None without prices."""
-        traffic, response = self._starter.traffic, completion.response
-        if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
-            return None
-        model = job.submission.group.model
-        dollars = ask_price(traffic.budgets.price, job.target.provider, model, response.usage)
-        if dollars is None or has_batch_price(response):
-            return dollars
-        return dollars * job.target.interface.terms.price
 
     # --- lines that a batch did not answer ---
 

@@ -148,7 +148,9 @@ class Server:
 @asynccontextmanager
 async def engine_of(server: Server) -> AsyncGenerator[ms.Engine, None]:
     async with open_peer(server.script) as peer:
-        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        provider: ms.Provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        if isinstance(server, Windows):
+            provider = ms.OpenAIResponses("sk-canary-secret", peer.url, name="sim", profile="openai")
         async with ms.open_engine([provider], retry=ms.Retry(max_attempts=3)) as engine:
             yield engine
 
@@ -457,8 +459,16 @@ async def test_a_budget_holds_for_batches_at_their_price(tmp_path: Path, autojum
 
 @dataclass
 class Windows(Server):
-    """OpenAI's Responses with windows: each answer takes an hour."""
+    """OpenAI's Responses with windows.
 
+    hours: of each answer, by its prompt; 1 for the others.
+    ended: id of an answer → the status in which it has ended without an output.
+    is_deaf: whether cancellations are ignored: the program that sends them was killed before.
+    """
+
+    hours: dict[str, float] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    is_deaf: bool = False
     windows: list[str] = field(default_factory=list)
     since: dict[str, tuple[float, str]] = field(default_factory=dict)
 
@@ -472,14 +482,19 @@ class Windows(Server):
             self.since[id] = trio.current_time(), text
             return json.dumps(self.answer(id, now="none" in self.windows[-1])).encode()
         if path.startswith("/responses/"):
-            return json.dumps(self.answer(path.split("/")[2].partition("?")[0], now=False)).encode()
+            id = path.split("/")[2].partition("?")[0]
+            if path.endswith("/cancel") and not self.is_deaf:
+                self.ended[id] = "cancelled"
+            return json.dumps(self.answer(id, now=False)).encode()
         return super().respond(method, path, body)
 
     def answer(self, id: str, *, now: bool) -> dict[str, Any]:
         since, text = self.since[id]
-        done = now or trio.current_time() - since >= HOUR
+        done = now or trio.current_time() - since >= HOUR * self.hours.get(text, 1)
         content = [{"type": "output_text", "text": text.upper(), "annotations": []}]
         message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+        if id in self.ended:
+            return {"id": id, "object": "response", "status": self.ended[id], "model": "m", "output": []}
         return {
             "id": id, "object": "response", "status": "completed" if done else "queued", "model": "m",
             "output": [message] if done else [],
@@ -495,18 +510,146 @@ async def test_lines_go_into_a_window_of_the_responses(
     by: float | None, via: str | None, windows: set[str], tmp_path: Path, autojump_clock: Clock
 ) -> None:
     server = Windows(queue=math.inf, stop=60.0)
-    prompts = write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(5)])
-    async with open_peer(server.script) as peer:
-        provider = ms.OpenAIResponses("sk-canary-secret", peer.url, name="sim", profile="openai")
-        async with ms.open_engine([provider]) as engine:
-            with Journal(tmp_path / "a.jsonl") as journal:
-                deadline = None if by is None else time.time() + by
-                batch = Batch(engine, journal, lambda named: "sim/m", by=deadline, via=via)  # type: ignore[arg-type]
-                await batch.run(read_lines(prompts))
+    batch = await run(server, tmp_path, by=by, via=via)
     assert texts(tmp_path) == expected()
     assert set(server.windows) == windows
     assert batch.counters.ways[f"window-{min(windows)}"].lines == 5
     assert batch.counters.missed == 0
+
+
+def named(tmp_path: Path) -> int:
+    """Return how many answers in windows are known to the file of submissions, and not in the journal."""
+    path = submissions_path(tmp_path / "a.jsonl")
+    return len(Submissions.peek(path).windows) if path.exists() else 0
+
+
+def forget_all(server: Windows) -> None:
+    def refuse(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        forgotten = method == "GET" and path.split("/")[-1] in [f"resp_{n}" for n in range(5)]
+        return (404, b'{"error":{"message":"no such response"}}') if forgotten else None
+
+    server.refuse = refuse
+
+
+def end_all(status: str) -> Callable[[Windows], None]:
+    return lambda server: server.ended.update(dict.fromkeys(server.since, status))
+
+
+WINDOW_KILLS: dict[str, tuple[int, int, Callable[[Windows], None], int]] = {
+    "all named": (0, 5, lambda server: None, 5),
+    "all named, and ended before the next run": (0, 5, lambda server: server.hours.update({"text 4": 0}), 5),
+    "half answered": (2, 3, lambda server: None, 5),
+    "half answered, which was not noted": (2, 5, lambda server: None, 5),
+    "two were not named": (0, 3, lambda server: None, 7),
+    "forgotten by the server": (0, 5, forget_all, 10),
+    "failed": (0, 5, end_all("failed"), 10),
+    "cancelled": (0, 5, end_all("cancelled"), 10),
+}
+"""How far a run came → lines that it has answered, tokens that the next run finds, what happens to the server, and how
+many answers are created in both runs."""
+
+
+@pytest.mark.parametrize("via", ["window", None])
+@pytest.mark.parametrize("step", WINDOW_KILLS)
+async def test_the_next_run_reads_the_answers_that_a_killed_run_has_in_windows(
+    step: str, via: str | None, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    answered, tokens, meanwhile, created = WINDOW_KILLS[step]
+    server = Windows(queue=math.inf, hours={f"text {n}": 0.1 if n < 2 else 0.15 for n in range(5)})
+    answers, submissions = tmp_path / "a.jsonl", submissions_path(tmp_path / "a.jsonl")
+    files: dict[Path, bytes] = {}
+
+    def is_time() -> bool:
+        if len(server.since) < 5 or named(tmp_path) != 5 - answered:
+            return False
+        files.update({path: path.read_bytes() for path in (answers, submissions)})
+        server.is_deaf = True
+        return True
+
+    await killed(server, tmp_path, is_time, via="window")
+    assert len(server.since) == 5
+    steps = files[submissions].splitlines(keepends=True)
+    answers.write_bytes(files[answers])
+    submissions.write_bytes(b"".join(steps if answered and tokens == 3 else steps[:tokens]))
+    server.is_deaf = False
+    meanwhile(server)
+    batch = await run(server, tmp_path, by=20 * HOUR, via=via)
+    assert texts(tmp_path) == expected()
+    assert len(server.since) == created
+    assert named(tmp_path) == 0
+    assert not batch.counters.failed
+
+
+async def test_a_run_without_a_way_does_not_send_what_is_in_a_window(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Windows(is_deaf=True)
+    await killed(server, tmp_path, lambda: named(tmp_path) == 5, via="window")
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match="5 lines are in windows"), flatten_subgroups=True):
+        await run(server, tmp_path, by=None)
+    assert len(server.since) == 5
+
+
+@pytest.mark.parametrize("via", ["live", "batch"])
+async def test_another_fixed_way_takes_the_answers_in_windows(via: str, tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Windows(is_deaf=True)
+    await killed(server, tmp_path, lambda: named(tmp_path) == 5, via="window")
+    await run(server, tmp_path, by=20 * HOUR, via=via)
+    assert texts(tmp_path) == expected()
+    assert (len(server.since), len(server.batches)) == (5, 0)
+
+
+async def test_a_finished_command_does_nothing_when_it_is_given_again(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Windows()
+    for _ in range(2):
+        await run(server, tmp_path, by=20 * HOUR, via="window")
+    assert len(server.since) == 5
+
+
+async def test_ctrl_c_cancels_what_is_in_a_window_and_the_next_run_sends_it_again(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Windows()
+    await killed(server, tmp_path, lambda: named(tmp_path) == 5, via="window")
+    assert list(server.ended.values()) == ["cancelled"] * 5
+    await run(server, tmp_path, via="window")
+    assert texts(tmp_path) == expected()
+    assert set(server.windows) == {"2h"}
+    assert named(tmp_path) == 0
+
+
+async def test_an_answer_of_an_earlier_run_has_the_record_of_any_other(tmp_path: Path, autojump_clock: Clock) -> None:
+    """Its schema holds, and its cost counts in the budget."""
+    server = Windows(is_deaf=True)
+    schema = {"type": "object", "properties": {"A": {"type": "integer"}}, "required": ["A"]}
+    found: list[dict[str, Any]] = []
+    for kill in (True, False, False):
+        prompts = write(tmp_path / "p.jsonl", [line("q", '{"a": 1}', response_schema=schema, max_output_tokens=9)])
+        async with open_peer(server.script) as peer:
+            provider = ms.OpenAIResponses("sk-canary-secret", peer.url, name="sim", profile="openai")
+            budget = BatchBudget(5.0, lambda provider, model, usage: (usage.output_tokens or 0) / 10, [provider])
+            with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+                traffic = ms.Traffic(budgets=[budget.for_engine()], price=budget.price)
+                async with ms.open_engine([provider], traffic=traffic) as engine, trio.open_nursery() as nursery:
+                    batch = Batch(engine, journal, lambda named: "sim/m", budget=budget, via="window")
+
+                    async def stop() -> None:
+                        while named(tmp_path) == 0:
+                            await trio.sleep(0.5)
+                        batch.stop()  # noqa: B023
+
+                    if kill:
+                        nursery.start_soon(stop)
+                    await batch.run(read_lines(prompts))
+        if not kill:
+            found += records(tmp_path / "a.jsonl")
+            (tmp_path / "a.jsonl").unlink()
+    assert len(server.since) == 2
+    for record in found:
+        assert float(record.pop("seconds")) >= HOUR
+        record.pop("request_id")
+    first, second = found
+    assert first.pop("spent_usd") == pytest.approx(0.12)
+    second.pop("spent_usd")
+    assert first == second
 
 
 INTERFACES: dict[str, Callable[[str], ms.Provider]] = {

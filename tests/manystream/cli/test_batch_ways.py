@@ -152,3 +152,26 @@ def test_kill_9_at_any_moment_submits_and_pays_nothing_twice(interface: str) -> 
     assert ended.returncode == 0, ended.stderr
     assert sorted(str(record["id"]) for record in records(Path("a.jsonl"))) == sorted(f"q{n}" for n in range(12))
     assert len(found) == 1
+
+
+def test_kill_9_pays_no_answer_in_a_window_twice() -> None:
+    """The command is killed when all answers are named, and when some of them are there."""
+    submissions, answers = Path("a.batches.jsonl"), Path("a.jsonl")
+
+    def count(path: Path, part: bytes) -> int:
+        return path.read_bytes().count(part) if path.exists() else 0
+
+    with open_simulator_thread("events=2,delay=3", journal=2_000) as simulator:
+        url = simulator.base_urls["openai-responses"]
+        words = [sys.executable, "-m", "manystream", "batch", *FILES, "--model", "m", "--via", "window"]
+        words += ["--base-url", url, "--provider", "openai-responses"]
+        for is_time in (lambda: count(submissions, b'"named"') >= 12, lambda: count(answers, b"\n") >= 1):
+            with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE) as process:
+                until(lambda: is_time() or process.poll() is not None)  # noqa: B023
+                process.kill()
+        ended = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+        with urlopen(f"{url.removesuffix('/v1')}/sim/requests") as page:
+            found = json.load(page)
+    assert ended.returncode == 0, ended.stderr
+    assert sorted(str(record["id"]) for record in records(answers)) == sorted(f"q{n}" for n in range(12))
+    assert len([request for request in found if request["method"] == "POST"]) == 12
