@@ -8,7 +8,17 @@ from ..engine.request.addresses import located
 from ..engine.request.credentials import find_key, is_loopback
 from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import DEFAULT_PROFILES
-from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import (
+    Anthropic,
+    Completions,
+    Gemini,
+    GeminiInteractions,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+    SGLangGenerate,
+    VLLMGenerate,
+)
 from ..providers.errors import InvalidRequestError
 
 DIALECT_CLASSES: dict[str, type[Provider]] = {
@@ -17,6 +27,9 @@ DIALECT_CLASSES: dict[str, type[Provider]] = {
     "anthropic": Anthropic,
     "gemini": Gemini,
     "gemini-interactions": GeminiInteractions,
+    "vllm-generate": VLLMGenerate,
+    "sglang-generate": SGLangGenerate,
+    "openai-completions": Completions,
 }
 """Dialect → its provider class. If a provider's name belongs to several dialects, the first of this table is used."""
 

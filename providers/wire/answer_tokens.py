@@ -80,26 +80,33 @@ class AnswerTokens:
             return
         content = value.get("content")
         if type(content) is list:
-            for entry in content:
-                if type(entry) is dict:
-                    self._add_entry(entry)
+            self._add_entries([entry for entry in content if type(entry) is dict])
         numbers = value.get("token_logprobs")
         if type(numbers) is list:
             for number in numbers:
                 self.add_logprob(number)
             if not self.named and type(value.get("token_ids")) is list:
                 self.add_ids(value["token_ids"])
-        for entry in objects(value, "refusal"):
-            self._add_entry(entry)
+        self._add_entries(objects(value, "refusal"))
 
-    def _add_entry(self, entry: JSONObject) -> None:
-        self.add_logprob(entry.get("logprob"))
-        bytes_, text = entry.get("bytes"), entry.get("token")
+    def _add_entries(self, entries: Sequence[JSONObject]) -> None:
+        """Append the entries of a list, which may be very many empty objects: each costs no call of a function."""
+        if not entries:
+            return
+        if self.tokens.logprobs is None:
+            self.tokens.logprobs = array("d")
         if self._sizes is None:
             self._sizes = array("I")
-        self._sizes.append(len(bytes_) if type(bytes_) is list else len(text.encode()) if type(text) is str else 0)
-        if not self.named:
-            id = entry.get("id")
+        values = [entry["logprob"] if "logprob" in entry else None for entry in entries]  # noqa: SIM401 (no call)
+        self.tokens.logprobs.extend(
+            [value if type(value) is float else math.nan if value is None else _number(value) for value in values]
+        )
+        self._sizes.extend([_size_of(entry) if "token" in entry or "bytes" in entry else 0 for entry in entries])
+        if self.named:
+            return
+        for entry in entries:
+            id = entry["id"] if "id" in entry else None  # noqa: SIM401
+            text = entry["token"] if "token" in entry else None  # noqa: SIM401
             if type(id) is int:
                 self.add_ids([id])
             elif type(text) is str and text.startswith(TOKEN_ID) and text[len(TOKEN_ID) :].isdecimal():
@@ -169,6 +176,12 @@ class AnswerTokens:
             left -= sizes[count]
             count += 1
         return count
+
+
+def _size_of(entry: JSONObject) -> int:
+    """Return the bytes of a token's text, which a server sends as a list of them, or as the text alone."""
+    bytes_, text = entry.get("bytes"), entry.get("token")
+    return len(bytes_) if type(bytes_) is list else len(text.encode()) if type(text) is str else 0
 
 
 def _number(value: JSON) -> float:

@@ -135,12 +135,12 @@ class ChatAnswer:
         for name, value in chunk.items():
             if name not in CHUNK_MEMBERS and value:
                 answer.provider_data[name] = value
-        if chunk.get(PROMPT_IDS):
+        if PROMPT_IDS in chunk and chunk[PROMPT_IDS] is not None:
             answer.its_tokens().add_prompt(chunk[PROMPT_IDS])
         try:
             if chunk.get("choices") is not None:
                 self._take_choices(required_objects(chunk["choices"], "choices"), events)
-            if type(chunk.get("sglext")) is dict or type(chunk.get("metadata")) is dict:
+            if "sglext" in chunk or "metadata" in chunk:
                 self._take_sglang(mapping(chunk, "sglext"), mapping(chunk, "metadata"))
         finally:
             self._begin(events)
@@ -266,15 +266,15 @@ class ChatAnswer:
                     self.values().add_logprobs({name: [value]})
                 elif name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
-        if not choice.keys().isdisjoint(TOKEN_MEMBERS):
+        if TOKEN_IDS in choice or PROMPT_IDS in choice or "response_token_ids" in choice:
             tokens = self.answer.its_tokens()
             tokens.add_prompt(choice.get(PROMPT_IDS))
             for name in (TOKEN_IDS, "response_token_ids"):
                 if choice.get(name) is not None:
                     tokens.add_named(choice[name])
-        if (self.keeps_logprobs or self.asked) and is_probability(choice.get(LOGPROBS)):
+        if LOGPROBS in choice and (self.keeps_logprobs or self.asked) and is_probability(choice[LOGPROBS]):
             self.values().add_logprobs(choice[LOGPROBS])
-        message, before = self._message_of(choice), len(events)
+        message, before = self._message_of(choice), len(events) if self.asked else 0
         if message:
             if self._whole and message.get("content") == {}:
                 message = {**message, "content": "{}"}  # JSON mode: the answer is the empty object

@@ -45,6 +45,10 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "stream": False,
         "retry_failed": False,
         "finish": False,
+        "by": None,
+        "via": None,
+        "json": False,
+        "status": None,
         "cache": None,
         "prompt_field": None,
         "shard": None,
@@ -56,14 +60,17 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "doctor": {"provider": [], "base_url": None, "timeout": 10.0},
     "top": {"engine": None, "once": False, "json": False, "interval": 1.0, "sort": "quiet", "calls": 10,
         "plain": False},
-    "bench": {"url": None, "dialect": "openai-chat", "model": None, "provider": None, "concurrency": 10,
+    "bench": {"url": [], "dialect": "openai-chat", "model": None, "provider": None, "concurrency": None,
+        "rate": None, "arrivals": None, "burstiness": None, "trace": None, "slo": None, "find": False, "attain": None,
+        "input": None, "output": None, "prefix": 0, "turns": 1, "think": "0", "seed": 0, "workers": 1,
+        "calibrate": None, "save": None, "html": None,
         "streams": None, "max_gap": None, "seconds": None, "requests": None, "ramp": None, "no_stream": False,
-        "prompt": "Describe the rivers of Europe in about 300 words.", "max_tokens": None, "header": [],
+        "max_tokens": None, "header": [],
         "simulate": None, "monitor": False, "json": False},
     "serve": {"provider": [], "base_url": None, "traffic": [], "route": [], "budget": [], "host": "127.0.0.1",
         "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "trace": None, "record": None, "monitor": False},
-    "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "replica": [],
-        "knobs": []},
+    "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "batch_time": "",
+        "replica": [], "knobs": []},
     "completion": {},
 }  # fmt: skip
 """Command → the values of the options that are left out."""
@@ -88,8 +95,13 @@ def test_the_help_names_the_default_that_applies(name: str) -> None:
 
 
 def _actions(name: str) -> Sequence[argparse.Action]:
-    parser = argparse.ArgumentParser()
-    COMMANDS[name].add_arguments(parser)
+    """Return the options of a command."""
+    commands = command_parser()._subparsers  # pyright: ignore[reportPrivateUsage]
+    assert commands is not None
+    (choice,) = commands._group_actions  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(choice.choices, dict)
+    parser = choice.choices[name]
+    assert isinstance(parser, argparse.ArgumentParser)
     return parser._actions  # pyright: ignore[reportPrivateUsage]
 
 
