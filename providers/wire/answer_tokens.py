@@ -101,7 +101,16 @@ class AnswerTokens:
         self.tokens.logprobs.extend(
             [value if type(value) is float else math.nan if value is None else _number(value) for value in values]
         )
-        self._sizes.extend([_size_of(entry) if "token" in entry or "bytes" in entry else 0 for entry in entries])
+        self._sizes.extend(
+            [
+                len(entry["bytes"])
+                if "bytes" in entry and type(entry["bytes"]) is list
+                else _text_size(entry["token"])
+                if "token" in entry
+                else 0
+                for entry in entries
+            ]
+        )
         if self.named:
             return
         for entry in entries:
@@ -178,10 +187,9 @@ class AnswerTokens:
         return count
 
 
-def _size_of(entry: JSONObject) -> int:
-    """Return the bytes of a token's text, which a server sends as a list of them, or as the text alone."""
-    bytes_, text = entry.get("bytes"), entry.get("token")
-    return len(bytes_) if type(bytes_) is list else len(text.encode()) if type(text) is str else 0
+def _text_size(text: JSON) -> int:
+    """Return the bytes of the text of a token whose bytes the server did not send."""
+    return len(text.encode()) if type(text) is str else 0
 
 
 def _number(value: JSON) -> float:

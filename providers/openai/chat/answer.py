@@ -168,8 +168,8 @@ class ChatAnswer:
     def values(self) -> ChunkValues:
         """Return the values that are kept as text. The first call makes the object: most answers have none."""
         if self._values is None:
-            keeps, reads = self.keeps_logprobs, self.keeps_logprobs or bool(self.asked)
-            self._values = ChunkValues(self.answer, keeps_logprobs=keeps, reads_logprobs=reads)
+            keeps, asked = self.keeps_logprobs, bool(self.asked)
+            self._values = ChunkValues(self.answer, keeps_logprobs=keeps, reads_logprobs=asked)
         return self._values
 
     def done(self) -> list[Event]:

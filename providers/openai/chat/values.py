@@ -36,7 +36,7 @@ class ChunkValues:
     """The values of one choice that are kept as text: the latest token report, and log probabilities.
 
     keeps_logprobs: whether log probabilities are kept as the server sends them.
-    reads_logprobs: whether those of the answer's tokens are read.
+    reads_logprobs: whether those of the answer's tokens are read as they come; else those that are kept are read once.
     """
 
     __slots__ = ("_answer", "_report", "_tokens", "_unread", "keeps_logprobs", "reads_logprobs")
@@ -86,6 +86,9 @@ class ChunkValues:
     def logprobs(self) -> dict[str, JSON]:
         """Return the log probabilities of all chunks, as an unstreamed answer has them; empty if there are none."""
         self._read()
+        if self._tokens is not None and not self.reads_logprobs:
+            self._answer.its_tokens().add_logprobs(dict(self._tokens))
+            self.reads_logprobs = True
         return {name: list(tokens) for name, tokens in (self._tokens or {}).items()}
 
     def _read(self) -> None:
