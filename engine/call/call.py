@@ -122,7 +122,6 @@ class RunningCall:
     number: the position of the call among the engine's calls, counted from 1.
     counters: the counters of the call's provider, which all calls to this provider update.
     completion: the final record, once the call has ended.
-    on_named: called with the resume token when the server has named an unstreamed durable answer that is not complete.
     """
 
     __slots__ = (
@@ -155,7 +154,6 @@ class RunningCall:
         "completion",
         "counters",
         "number",
-        "on_named",
     )
 
     def __init__(
@@ -201,7 +199,6 @@ class RunningCall:
         self._ended: Flag | None = None
         self._starting = False  # `start_*` has not returned yet: no callback may run
         self.completion: Completion | None = None
-        self.on_named: Callable[[str], None] | None = None
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -670,7 +667,7 @@ class RunningCall:
             return
         hint_ms = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
         self._pause(read_again_delay(hint_ms, durable.polled(), self._retry, self._runtime.random, failed=False))
-        on_named, self.on_named, token = self.on_named, None, self.resume_token
+        on_named, durable.on_named, token = durable.on_named, None, self.resume_token
         if on_named is not None and token is not None:
             on_named(token)
 

@@ -90,6 +90,7 @@ class DurableAnswer:
     machine: reads the stream of the answer, over all connections; None before the first event.
     stream: the answer is read as a stream. Else it is asked for until it has ended.
     attached: another call has created it.
+    on_named: called with the resume token when the server has named an unstreamed answer that is not complete.
     ended: the server has said that the answer has ended, or it cannot be read: nothing more is read.
     reads: the latest attempt reads the answer and does not create it.
     resumed: how often it was read on after a cut.
@@ -97,7 +98,7 @@ class DurableAnswer:
 
     __slots__ = (
         "_extra", "_failures", "_key", "_lost_at", "_polls", "_prepare", "_stored",
-        "attached", "ended", "events", "machine", "reads", "resumed", "stream",
+        "attached", "ended", "events", "machine", "on_named", "reads", "resumed", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +127,7 @@ class DurableAnswer:
         self._polls = 0
         self.events: ReadEvents = ReadEvents(stored, answer_id)
         self.machine: StreamMachine | None = None
+        self.on_named: Callable[[str], None] | None = None
         self.stream: bool = stream
         self.ended: bool = False
         self.attached: bool = answer_id is not None

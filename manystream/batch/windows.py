@@ -77,7 +77,9 @@ class WindowCalls:
             since.pop(item.id, None)
             self._changed()
             raise
-        call._running.on_named = partial(self._named, item.id, way)  # pyright: ignore[reportPrivateUsage]
+        durable = call._running._prepared.durable  # pyright: ignore[reportPrivateUsage]
+        if durable is not None:
+            durable.on_named = partial(self._named, item.id, way)
         return call
 
     def _named(self, id: LineId, way: str, token: str) -> None:
