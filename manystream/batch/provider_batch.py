@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -237,10 +238,19 @@ class ProviderBatch:
             first, *more = data.split(b"\n")
             pieces.append(first)
             for piece in more:
-                result = interface.result_of_line(b"".join(pieces))
+                line = b"".join(pieces)
+                result = interface.result_of_line(line) or self._unreadable(line)
                 pieces[:] = [piece]
                 if result is not None:
                     take(result)
 
         await self.target.client.send_patiently(interface.results(name), begin)
         feed(b"\n")
+
+    def _unreadable(self, line: bytes) -> BatchResult | None:
+        """Return the result of a line that cannot be read, if it has the id of one of ours.
+
+        Its answer was paid for, so it counts as the answer: its record says why it cannot be read.
+        """
+        found = re.search(rb"\b%b-\d{1,8}\b" % self.submission.key.encode(), line)
+        return None if found is None else BatchResult(found[0].decode(), 200, line)

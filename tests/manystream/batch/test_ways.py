@@ -319,6 +319,29 @@ async def test_a_line_that_the_batch_did_not_answer_goes_live_or_has_its_reason(
     assert [record["id"] for record in (records(errors) if errors.exists() else [])] == ["q1"] * failed
 
 
+@pytest.mark.parametrize("kept", [0.5, 0.9])
+async def test_a_result_that_cannot_be_read_is_not_paid_for_twice(
+    kept: float, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """The line of the result is cut in its middle or before its end. The other lines are read."""
+    server = Server()
+
+    def break_one(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        if not path.endswith("/content"):
+            return None
+        lines = server.files[path.split("/")[2]].split(b"\n")
+        assert [b"TEXT 1" in text for text in lines].count(True) == 1
+        return 200, b"\n".join(text[: int(len(text) * kept)] if b"TEXT 1" in text else text for text in lines)
+
+    server.refuse = break_one
+    await run(server, tmp_path)
+    assert sorted(server.paid) == [f"text {n}" for n in range(5)]
+    assert texts(tmp_path).keys() == expected().keys() - {"q1"}
+    (failed,) = records(tmp_path / "a.errors.jsonl")
+    assert failed["id"] == "q1"
+    assert "malformed" in str(failed["error"])
+
+
 async def test_a_batch_that_fails_for_one_line_is_made_again_without_it(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
 
