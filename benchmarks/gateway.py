@@ -1,9 +1,10 @@
 """What the gateway adds to a stream, and the CPU of a request, beside the proxies of LiteLLM and of verifiers.
 
 `python -m benchmarks.gateway [--litellm VENV] [--verifiers VENV]`: the simulator, each gateway and the client are
-processes of their own. The client is this library's engine. First `--streams` paced streams are live at a time, for the
-time that a gateway adds to the first content. Then requests follow each other without pauses, for the CPU of the
-gateway's process. Then `--agents` agents at once make a few turns each, and errors are counted.
+processes of their own. The client is this library's engine. First `--streams` paced streams are live at a time, whose
+starts are spread, for the time that a gateway adds to the first content. Then requests follow each other without
+pauses, for the CPU of the gateway's process. Then `--agents` agents at once make a few turns each, and errors are
+counted.
 verifiers collects a stream before it answers, so its first content comes with the last.
 """
 
@@ -21,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import trio
@@ -29,6 +32,8 @@ import manystream as ms
 from manystream.simulator import open_simulator
 
 PACED = "events=50,rate=10"
+SECONDS = 5.0
+"""How long such a stream takes."""
 UNPACED = "events=50"
 TURNS = 2
 START_SECONDS = 180
@@ -130,11 +135,16 @@ def verifiers(venv: str, upstream: str, sessions: int) -> Generator[Place, None,
         process.wait()
 
 
-async def measure(place: Place, knobs: str, calls: int, at_once: int, turns: int = 1) -> Figures:
-    """Let so many agents make their turns, so many agents at a time."""
+async def measure(place: Place, knobs: str, calls: int, at_once: int, turns: int = 1, *, ramp: float = 0.0) -> Figures:
+    """Let so many agents make their turns, so many agents at a time.
+
+    ramp: seconds over which the first ones start, so that the starts of all are spread. Their times are left out then:
+        not all streams were live.
+    """
     first: list[float] = []
     failed = 0
     limit = trio.CapacityLimiter(at_once)
+    turns_taken = count()
 
     async def agent(number: int) -> None:
         nonlocal failed
@@ -142,6 +152,8 @@ async def measure(place: Place, knobs: str, calls: int, at_once: int, turns: int
         key = place.keys[number % len(place.keys)]
         options = {"extra_headers": {"authorization": f"Bearer {key}"}, "retry": ms.Retry(max_attempts=1)}
         async with limit:
+            turn = next(turns_taken)  # trio starts tasks in no order
+            await trio.sleep(ramp * turn / at_once if turn < at_once else 0.0)
             for _ in range(turns):
                 call = engine.start_stream(ms.Request("sim", messages, **options))  # type: ignore[arg-type]
                 completion = await call.wait()
@@ -150,7 +162,8 @@ async def measure(place: Place, knobs: str, calls: int, at_once: int, turns: int
                     if failed == 1:
                         print(f"a call failed: {completion.error}")
                     continue
-                first.append(completion.timings.first_token)
+                if not ramp or turn >= at_once:
+                    first.append(completion.timings.first_token)
                 messages = [*messages, completion.response.to_message(), ms.Message.user(f"simulate: {knobs}")]
 
     before = cpu_of(place.process)
@@ -169,7 +182,12 @@ def main() -> None:
     parser.add_argument("--litellm", metavar="VENV", help="a virtual environment with litellm[proxy]")
     parser.add_argument("--verifiers", metavar="VENV", help="a virtual environment with verifiers")
     parser.add_argument("--streams", type=int, default=500, help="live streams at a time")
-    parser.add_argument("--calls", type=int, default=1000, help="calls of the run with live streams")
+    parser.add_argument(
+        "--calls",
+        type=int,
+        default=2000,
+        help="calls of the run with live streams; the first --streams are not measured",
+    )
     parser.add_argument("--dense", type=int, default=300, help="calls of the run without pauses")
     parser.add_argument("--agents", type=int, default=2048, help="agents at once")
     arguments = parser.parse_args()
@@ -192,15 +210,15 @@ def main() -> None:
             process = stack.enter_context(running(command, port, LITELLM_MASTER_KEY=KEY, LITELLM_LOG="ERROR"))
             places["LiteLLM"] = Place(f"http://127.0.0.1:{port}/v1", process, [KEY])
         if arguments.verifiers:
-            count = max(arguments.agents, arguments.calls)
-            places["verifiers"] = stack.enter_context(verifiers(arguments.verifiers, upstream, count))
+            sessions = max(arguments.agents, arguments.calls)
+            places["verifiers"] = stack.enter_context(verifiers(arguments.verifiers, upstream, sessions))
         print(
             f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores; ms to the first content, CPU ms a request"
         )
         print(f"{'through':<12}{'failed':>8}{'p50':>9}{'p99':>9}{'CPU':>8}{'agents: failed':>16}{'CPU':>8}")
         for name, place in places.items():
             trio.run(measure, place, UNPACED, 20, 4)  # warm
-            paced = trio.run(measure, place, PACED, arguments.calls, arguments.streams)
+            paced = trio.run(partial(measure, place, PACED, arguments.calls, arguments.streams, ramp=SECONDS))
             dense = trio.run(measure, place, UNPACED, arguments.dense, 16)
             agents = trio.run(measure, place, UNPACED, arguments.agents, arguments.agents, TURNS)
             middle, late = (paced.quantile(share) if paced.first else math.nan for share in (0.5, 0.99))
