@@ -358,7 +358,7 @@ class InteractionsStream(JSONStream):
                 if reason in CUT_SHORT and not opened.stopped:
                     events.extend(opened.call.finish(complete=False))
         self.ended = True
-        failure = _failure(self.answer.provider_data) if reason is FinishReason.ERROR else None
+        failure = _failure(self.answer.provider_data, status) if reason is FinishReason.ERROR else None
         events.extend(self.answer.done(reason, status))
         if failure is not None:
             events[-1] = Error(failure)
@@ -415,11 +415,12 @@ PLAIN = 2
 """The number of members of such a delta, and of the content in it: the type and the text."""
 
 
-def _failure(provider_data: JSONObject) -> ProviderError | None:
-    """Return the error of a failed interaction, if it or an output of it has one."""
+def _failure(provider_data: JSONObject, status: str) -> ProviderError:
+    """Return the error of a failed interaction: that which it or an output of it has, if any."""
     reported = next(iter(objects(provider_data, "errors")), None) or mapping(provider_data, "error")
     if not reported:
-        return None
+        what = "the interaction failed without a reason"
+        return ProviderError(what, category=ErrorCategory.SERVER, http_status=200, provider_code=status)
     failure = read_error(reported, dumps(reported))
     if failure.category is ErrorCategory.UNKNOWN:
         failure.category = ErrorCategory.SERVER

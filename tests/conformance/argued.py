@@ -136,8 +136,8 @@ def _after_an_error(difference: Difference) -> bool:
 
 
 def _aborted(difference: Difference) -> bool:
-    failure = _failure(difference)
-    return failure is not None and failure.code == "aborted" and string(difference.case.reference, "status") is not None
+    failure, status = _failure(difference), string(difference.case.reference, "status")
+    return failure is not None and failure.code in ("aborted", "failed") and status in ("cancelled", "failed")
 
 
 def _rewritten_at_the_end(difference: Difference) -> bool:
@@ -235,7 +235,8 @@ ARGUMENTS: tuple[Argument, ...] = (
         "aborted",
         frozenset({"error"}),
         _aborted,
-        "an interaction that was cancelled at the server is no whole answer: the call fails with what came before",
+        "an interaction that was cancelled at the server, or that the server calls failed, is no whole answer: the call"
+        " fails with what came before, as a failed answer of Responses does",
     ),
     Argument(
         "reader failed",

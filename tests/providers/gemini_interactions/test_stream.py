@@ -19,7 +19,7 @@ from manystream.providers.model.events import (
     ToolCallStart,
 )
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ErrorCategory
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.tokens import Usage
 from manystream.providers.wire.delta_template import DeltaTemplate
 
@@ -132,7 +132,6 @@ def test_the_last_call_of_an_answer_that_was_cut_short_is_not_complete(status: s
         ("incomplete", FinishReason.LENGTH),
         ("requires_continuation", FinishReason.LENGTH),
         ("budget_exceeded", FinishReason.LENGTH),
-        ("failed", FinishReason.ERROR),
         ("throttled_by_policy", FinishReason.UNKNOWN),
     ],
 )
@@ -147,6 +146,21 @@ def test_a_cancelled_interaction_is_an_error_with_what_came() -> None:
     outcome = run(CREATED + step(0, "model_output", text("a")) + completed("cancelled"))
     assert outcome.last.error.provider_code == "aborted"
     assert outcome.response.text == "a"
+
+
+def test_a_failed_interaction_without_an_error_is_an_error_with_what_came() -> None:
+    """As a failed answer of Responses is."""
+    wire = CREATED + step(0, "model_output", text("a"))
+    for end in (completed("failed"), sse({"event_type": "interaction.status_update", "status": "failed"}) + END):
+        outcome = run_at_every_split(wire + end)
+        assert isinstance(outcome.last, Error)
+        assert (outcome.last.error.category, outcome.last.error.provider_code) == (ErrorCategory.SERVER, "failed")
+        assert outcome.last.error.message == "the interaction failed without a reason"
+        assert (outcome.response.text, outcome.response.finish_reason) == ("a", FinishReason.ERROR)
+    with pytest.raises(ProviderError) as caught:
+        decode(interaction("failed", steps=[{"type": "model_output", "content": [text("a")]}]))
+    assert str(caught.value) == str(outcome.last.error)
+    assert caught.value.partial == outcome.response
 
 
 def test_a_failed_interaction_with_an_error_is_that_error() -> None:
@@ -190,9 +204,9 @@ def test_a_stream_without_its_end_is_truncated(end: str) -> None:
 
 
 def test_a_status_and_the_mark_end_a_stream_without_completed() -> None:
-    failed = sse({"event_type": "interaction.status_update", "status": "failed", "usage": USAGE})
-    outcome = run_at_every_split(CREATED + step(0, "model_output", text("a")) + failed + END)
-    assert (outcome.last.finish_reason, outcome.last.usage.total_tokens) == (FinishReason.ERROR, 70)
+    cut = sse({"event_type": "interaction.status_update", "status": "incomplete", "usage": USAGE})
+    outcome = run_at_every_split(CREATED + step(0, "model_output", text("a")) + cut + END)
+    assert (outcome.last.finish_reason, outcome.last.usage.total_tokens) == (FinishReason.LENGTH, 70)
 
 
 def test_the_events_type_counts_without_a_name_and_the_name_without_a_type() -> None:
