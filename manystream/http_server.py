@@ -11,12 +11,15 @@ This module imports nothing of the library: the simulator, which tests the libra
 from __future__ import annotations
 
 import abc
+import contextlib
+import errno
 import logging
 import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
@@ -30,6 +33,16 @@ RECEIVE_SIZE = 65536
 UNREAD_LIMIT = 1 << 20
 """A connection is closed when it sends more than this during its response."""
 
+REQUEST_SECONDS = 60.0
+"""Seconds in which a request must come, or `LEAST_BYTES` more of it. An idle connection is closed after as many."""
+
+LEAST_BYTES = 64 * 1024
+ACCEPT_PAUSE = 0.1
+"""Seconds until connections are accepted again after no file descriptor was left."""
+
+SPARE_DESCRIPTORS = 16
+"""The number of waiting connections that are closed when no file descriptor is left: their answers need some, too."""
+
 HEAD_LIMIT = 64 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
 _LENGTH_DIGITS = 18
@@ -38,21 +51,21 @@ _BLANK_LINE = b"\r\n\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
 _CONTROLS = frozenset("\0\r\n")
 _SINGLE = ("content-length", "host")
 
 LAST_CHUNK = b"0\r\n\r\n"
+_VERSION = b"HTTP/1.1 "
 
 REASONS = {
-    200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict", 413: "Content Too Large",
-    422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
-    504: "Gateway Timeout", 529: "Site Overloaded",
+    102: "Processing", 200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required",
+    403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict",
+    413: "Content Too Large", 422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway",
+    503: "Service Unavailable", 504: "Gateway Timeout", 529: "Site Overloaded",
 }  # fmt: skip
 
 
@@ -117,6 +130,12 @@ class RequestReader:
     def buffered(self) -> int:
         """Number of bytes received that belong to no request yet."""
         return len(self._buffer)
+
+    @property
+    def pending(self) -> int:
+        """Number of bytes of an incomplete request; 0 while there is none."""
+        size = len(self._buffer) + len(self._chunks or ())
+        return max(1, size) if self._request is not None else size
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
@@ -237,12 +256,14 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
         if name in _SINGLE and headers.get(name, value) != value:
             raise BadRequest(400, f"there are two {name} headers with different values")
         headers[name] = value
-    connection = headers.get("connection", "").lower()
-    keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
     target = parts[1]
     if target.startswith("http://"):  # the absolute form (RFC 9112, 3.2.2), whose host counts
         headers["host"], slash, path = target[7:].partition("/")
         target = slash + path or "/"
+    if "host" not in headers and parts[2] != "HTTP/1.0":
+        raise BadRequest(400, "there is no Host header, which HTTP/1.1 requires")
+    connection = headers.get("connection", "").lower()
+    keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
     return HTTPRequest(parts[0], target, headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
 
 
@@ -272,6 +293,10 @@ class Watched(Protocol):
 class Loop(Protocol):
     """The event loop that serves the sockets: the simulator's or the engine's."""
 
+    def clock(self) -> float:
+        """Return the time in seconds, from an arbitrary start."""
+        ...
+
     def add(self, connection: Watched, /) -> None:
         """Start to watch the socket for readability."""
         ...
@@ -292,16 +317,18 @@ class HTTPConnection(abc.ABC):
     send: the socket's own method.
     reader: the reader of its requests.
     answering: a request is being answered. The next one is read after `next`.
+    ended: the client sends nothing more.
     unsent: bytes that the socket has not taken yet.
     """
 
-    __slots__ = ("_is_reading", "_server", "answering", "label", "reader", "send", "sock", "unsent")
+    __slots__ = ("_is_reading", "_server", "answering", "ended", "label", "reader", "send", "sock", "unsent")
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         self.sock: socket.socket = sock
         self.send: Callable[[bytes | memoryview], int] = sock.send
         self.reader: RequestReader = RequestReader()
         self.answering: bool = False
+        self.ended: bool = False
         self.unsent: bytes | memoryview = b""
         self.label: str = ""
         self._server = server
@@ -329,6 +356,18 @@ class HTTPConnection(abc.ABC):
     def client_left(self) -> None:
         """The client has closed the connection, perhaps during an answer. The connection is to be dropped."""
 
+    def input_ended(self) -> None:
+        """The client sends nothing more. It has left, unless a subclass knows better."""
+        self.client_left()
+
+    def too_late(self) -> None:
+        """The next request did not come in time."""
+        if not self.reader.pending:
+            self.client_left()
+            return
+        self.answering = True
+        self.refuse(BadRequest(408, f"the rest of the request did not come in {REQUEST_SECONDS:g} seconds"))
+
     # --- driven by the loop ---
 
     def on_readable(self) -> None:
@@ -338,10 +377,13 @@ class HTTPConnection(abc.ABC):
         except _WOULD_BLOCK:
             return
         except OSError:
-            data = b""
-        if not data:
             self.client_left()
             return
+        if not data:
+            self.input_ended()
+            return
+        if not self.answering and not self.reader.pending:
+            self._server.wait_for(self)
         self.reader.feed(data)
         if not self.answering:
             self.next()
@@ -359,7 +401,7 @@ class HTTPConnection(abc.ABC):
             return
         self.unsent = self.unsent[sent:]
         if not self.unsent:
-            self._server.loop.watch(self, read=True, write=False)
+            self._server.loop.watch(self, read=not self.ended, write=False)
             self.drained()
 
     def on_defect(self, error: Exception) -> None:
@@ -382,10 +424,16 @@ class HTTPConnection(abc.ABC):
         try:
             while not self.answering and self.is_open:
                 request = self._read()
-                if request is None:
-                    return
-                self.answering = True
-                self.begin(request)
+                if request is not None:
+                    self.answering = True
+                    self._server.waiting.pop(self, None)
+                    self.begin(request)
+                elif self.ended and not self.answering:
+                    self.client_left()
+                else:
+                    break
+            if not self.answering and self not in self._server.waiting:
+                self._server.wait_for(self)
         finally:
             self._is_reading = False
 
@@ -401,6 +449,7 @@ class HTTPConnection(abc.ABC):
                 self.write(_CONTINUE)
         except BadRequest as error:
             self.answering = True
+            self._server.waiting.pop(self, None)
             self.refuse(error)
             return None
         return request
@@ -423,7 +472,7 @@ class HTTPConnection(abc.ABC):
     def keep(self, rest: bytes | memoryview) -> None:
         """Keep bytes that the socket did not take, and send them when it takes more."""
         self.unsent = rest
-        self._server.loop.watch(self, read=True, write=True)
+        self._server.loop.watch(self, read=not self.ended, write=True)
 
     def close(self, *, reset: bool = False) -> None:
         """Close the socket; with `reset` the peer gets a TCP reset instead of a FIN. Called by `HTTPServer.drop`."""
@@ -436,12 +485,17 @@ class AnsweringConnection(HTTPConnection):
     """A connection that answers with whole responses, and with responses whose bodies come in pieces.
 
     After `finish`, it goes on with the next request, or closes.
+
+    has_head: the head of a response in pieces was sent.
     """
 
-    __slots__ = ("_bodiless", "_chunked", "_closes", "_waits")
+    __slots__ = ("_bodiless", "_chunked", "_closes", "_discards", "_early", "_waits", "has_head")
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         HTTPConnection.__init__(self, server, sock)
+        self._discards = 0  # bytes that may still come of a request that was refused before its end
+        self._early = 0  # bytes of the next head that were sent
+        self.has_head: bool = False
         self._bodiless = False  # the response has a head only (HEAD)
         self._chunked = True  # the client understands chunks (HTTP/1.1)
         self._closes = False  # after the response
@@ -469,15 +523,20 @@ class AnsweringConnection(HTTPConnection):
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Send a whole response."""
-        head = http_head(status, [*headers, ("content-length", str(len(body))), *self._closing()])
+        head = self._rest_of_head(status, [*headers, ("content-length", str(len(body))), *self._closing()])
         self.write(head if self._bodiless else head + body)
         self.finish()
 
     def head(self, status: int, headers: Headers) -> bytes:
         """Return the head of a response whose body follows in pieces."""
         self._closes |= not self._chunked
+        self.has_head = True
         framing = [("transfer-encoding", "chunked")] if self._chunked else []
-        return http_head(status, [*headers, *framing, *self._closing()])
+        return self._rest_of_head(status, [*headers, *framing, *self._closing()])
+
+    def interim(self, status: int) -> bytes:
+        """Return an interim response."""
+        return self._rest_of_head(status, [])
 
     def piece(self, data: bytes, *, last: bool = False) -> bytes:
         """Return a piece of such a body in its framing."""
@@ -491,13 +550,28 @@ class AnsweringConnection(HTTPConnection):
         self._closes |= cut
         if self.unsent:
             self._waits = True
+        elif self._closes and self._discards and self.is_open and not self.ended:
+            self._discard()
         elif self._closes:
             self._server.drop(self)
         elif self.is_open:
             self.next()
 
     def _closing(self) -> Headers:
+        self._closes |= self._server.is_draining
         return [("connection", "close")] if self._closes else []
+
+    def _rest_of_head(self, status: int, headers: Headers) -> bytes:
+        sent, self._early = self._early, 0
+        return http_head(status, headers)[sent:]
+
+    def _discard(self) -> None:
+        """Read what still comes of a refused request. If its socket were closed now, TCP would reset the connection,
+        and its client, which still sends, would not read the answer."""
+        self.reader = RequestReader()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
+        self._server.wait_for(self)
 
     # --- as the connection ---
 
@@ -505,10 +579,12 @@ class AnsweringConnection(HTTPConnection):
         self._bodiless = request.method == "HEAD"
         self._chunked = request.chunked
         self._closes = not request.keep_alive
+        self.has_head = False
         self.answer(request)
 
     def refuse(self, error: BadRequest) -> None:
         self._closes = True
+        self._discards = BODY_LIMIT
         self.answer_wrong(error)
 
     def drained(self) -> None:
@@ -518,12 +594,47 @@ class AnsweringConnection(HTTPConnection):
         else:
             self.has_room()
 
+    def on_readable(self) -> None:
+        if not self._discards:
+            super().on_readable()
+            return
+        try:
+            size = len(self.sock.recv(RECEIVE_SIZE))
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            size = 0
+        self._discards = max(0, self._discards - size)
+        if not size or not self._discards:
+            self._server.drop(self)
+
+    def input_ended(self) -> None:
+        """Find out whether the client has closed the connection, or only its own direction of it.
+
+        TCP reports both alike. So send the beginning of what follows in any case, of a head or of a chunk's size: the
+        system of a client that has left answers with a reset, on loopback at once.
+        """
+        if not self.answering or self.ended:
+            self.client_left()
+            return
+        self.ended = True
+        self._server.loop.watch(self, read=False, write=bool(self.unsent))
+        if not self.unsent and not self.has_head:
+            self._early = len(_VERSION)
+            self.write(_VERSION)
+        elif not self.unsent and self._chunked:
+            self.write(b"0")
+        if self.is_open and self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.client_left()
+
 
 class HTTPServer:
     """A listening socket, and the connections that it accepted.
 
     loop: serves the sockets.
     connections: the open connections.
+    waiting: those that are to send a request, oldest first: until when, and the bytes of it that had come before.
+    is_draining: connections are closed after their answers.
     host, port: where it listens.
 
     Raises `OSError` if it cannot listen there.
@@ -535,19 +646,22 @@ class HTTPServer:
         host: str,
         port: int,
         make_connection: Callable[[socket.socket], HTTPConnection],
-        on_exhausted: Callable[[], None],
+        after: Callable[[float, Callable[[], None]], object],
     ) -> None:
         """Listen.
 
         port: 0 takes a free port.
         make_connection: makes the connection of an accepted socket.
-        on_exhausted: called when a connection cannot be accepted, because no file descriptor is left. The listener
-            stays readable, so it must pause.
+        after: calls a function after so many seconds.
         """
         self.loop: Loop = loop
         self.connections: set[HTTPConnection] = set()
+        self.waiting: dict[HTTPConnection, tuple[float, int]] = {}
+        self.is_draining: bool = False
+        self._on_quiet: Callable[[], None] | None = None
+        self._has_timer = False
         self._make_connection = make_connection
-        self._on_exhausted = on_exhausted
+        self._after = after
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock: socket.socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.sock.setblocking(False)
@@ -563,14 +677,68 @@ class HTTPServer:
                 accepted, _address = self.sock.accept()
             except _WOULD_BLOCK:
                 return
-            except OSError:
-                self._on_exhausted()
-                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED and not self._make_room():
+                    return
+                continue
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = self._make_connection(accepted)
             self.connections.add(connection)
             self.loop.add(connection)
+            self.wait_for(connection)
+
+    def _make_room(self) -> bool:
+        """Close the connections that have waited longest for a request, since no file descriptor is left. If there is
+        none, accept no connections for a while: the listener stays readable. Returns whether there was one."""
+        oldest = list(islice(self.waiting, SPARE_DESCRIPTORS))
+        for connection in oldest:
+            connection.client_left()
+        if not oldest:
+            self.loop.watch(self, read=False, write=False)
+            self._after(ACCEPT_PAUSE, self._accept_again)
+        return bool(oldest)
+
+    def _accept_again(self) -> None:
+        if self.sock.fileno() >= 0:
+            self.loop.watch(self, read=True, write=False)
+
+    def wait_for(self, connection: HTTPConnection) -> None:
+        """Wait for the next request of a connection from now on, at most `REQUEST_SECONDS`."""
+        self.waiting.pop(connection, None)
+        self.waiting[connection] = self.loop.clock() + REQUEST_SECONDS, 0
+        if not self._has_timer:
+            self._arm()
+        self._report_quiet()
+
+    def _arm(self) -> None:
+        """Set the timer to the end of the longest wait."""
+        until = next((until for until, _ in self.waiting.values()), None)
+        self._has_timer = until is not None
+        if until is not None:
+            self._after(max(0.0, until - self.loop.clock()), self._end_waits)
+
+    def _end_waits(self) -> None:
+        now = self.loop.clock()
+        for connection, (until, had) in list(self.waiting.items()):
+            if until > now:
+                break
+            del self.waiting[connection]
+            received = connection.reader.pending
+            if received < had + LEAST_BYTES:
+                connection.too_late()
+            else:
+                self.waiting[connection] = now + REQUEST_SECONDS, received
+        self._arm()
+
+    def drain(self, on_quiet: Callable[[], None]) -> None:
+        """Close each connection after its answer. on_quiet: called when no request is being answered."""
+        self.is_draining, self._on_quiet = True, on_quiet
+        self._report_quiet()
+
+    def _report_quiet(self) -> None:
+        if self._on_quiet is not None and len(self.waiting) >= len(self.connections):
+            self._on_quiet()
 
     def on_writable(self) -> None:
         """Do nothing: a listening socket is not watched for writability."""
@@ -583,8 +751,10 @@ class HTTPServer:
         if connection not in self.connections:
             return False
         self.connections.discard(connection)
+        self.waiting.pop(connection, None)
         self.loop.remove(connection)
         connection.close(reset=reset)
+        self._report_quiet()
         return True
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "manystream.providers.catalog.dialect.StreamMachine": (
         "answer", "end", "ended", "fail", "feed", "provider", "response", "take_end", "take_event",
     ),
-    "manystream.serve.Gateway": ("base_url", "close", "host", "port", "slot", "slots"),
+    "manystream.serve.Gateway": ("base_url", "close", "drain", "host", "port", "slot", "slots"),
     "manystream.serve.Slot": (
         "base_url", "calls", "cost", "end", "ended", "extra_body", "key", "name", "priority", "tags", "trace",
     ),

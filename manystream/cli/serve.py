@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
-from ..serve.gateway import KEEP_ALIVE, open_gateway
+from ..serve.gateway import GRACE, KEEP_ALIVE, open_gateway
 from .addresses import provider_at, provider_of
 from .output.errors import CommandError
 from .run import provider_names, rows_with_key
@@ -40,6 +40,9 @@ EPILOG = """\
 The base URL is the same for every dialect: ANTHROPIC_BASE_URL, OPENAI_BASE_URL and GOOGLE_GEMINI_BASE_URL of a client
 take it. A client needs no key of a provider. http://127.0.0.1:8080/slots/NAME is a slot: a tenant, a session and a file
 of --trace of its own.
+
+SIGTERM and Ctrl-C end the gateway: new requests get a 503, and it waits for the answers that are under way (--grace).
+Those that are not complete then end with an error of the client's dialect. A second signal ends them at once.
 
 exit status:
   0    ended by SIGTERM
@@ -66,6 +69,7 @@ class ServeOptions:
     host, port: where it listens.
     key: the key that clients must send, or None.
     keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
+    grace: seconds for the answers that are under way at a signal.
     trace: the folder for the calls, or None.
     record: the file for the bytes on the wire, or None.
     monitor: whether `manystream top` can watch the engine.
@@ -78,6 +82,7 @@ class ServeOptions:
     port: int
     key: str | None
     keep_alive: float
+    grace: float
     trace: Path | None
     record: Path | None
     monitor: bool
@@ -124,6 +129,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=KEEP_ALIVE,
         metavar="SECONDS",
         help=f"after how long a stream that waits gets a keep-alive (default: {KEEP_ALIVE:g}; inf: never)",
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=GRACE,
+        metavar="SECONDS",
+        help=f"how long to wait for the answers under way after SIGTERM or Ctrl-C (default: {GRACE:g}; 0: not at all)",
     )
     parser.add_argument("--trace", metavar="DIR", help="write each call to a file of JSON lines in this folder")
     parser.add_argument(
@@ -172,6 +184,7 @@ def _read_options(arguments: argparse.Namespace, environment: Mapping[str, str])
         port=arguments.port,
         key=key,
         keep_alive=arguments.keep_alive,
+        grace=arguments.grace,
         trace=None if arguments.trace is None else Path(arguments.trace),
         record=None if arguments.record is None else Path(arguments.record),
         monitor=arguments.monitor,
@@ -250,6 +263,7 @@ async def _serve(options: ServeOptions) -> int:
                     port=options.port,
                     key=options.key,
                     keep_alive=options.keep_alive,
+                    grace=options.grace,
                     trace=options.trace,
                 )
             except (OSError, OverflowError) as error:
@@ -260,6 +274,16 @@ async def _serve(options: ServeOptions) -> int:
                 print(f"           {gateway.base_url}/v1 for OpenAI's clients")
                 print(f"providers  {', '.join(provider.name for provider in options.providers)}")
                 print("Ctrl-C ends the gateway.", flush=True)
-                async for number in signals:
-                    return 130 if number == signal.SIGINT else 0
-    raise AssertionError("the receiver of signals never ends by itself")
+                number = await anext(signals)
+                if gateway.answering:
+                    print(f"requests under way: {gateway.answering}. Another Ctrl-C ends them.", flush=True)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
+                    await gateway.drain(options.grace)
+                    nursery.cancel_scope.cancel()
+            return 130 if number == signal.SIGINT else 0
+
+
+async def _cancel_at_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel()

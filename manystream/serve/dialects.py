@@ -142,11 +142,16 @@ class Endpoint:
 
 
 class Refusal(BadRequest):
-    """A request that the gateway does not take. dialect: that of its client."""
+    """A request that the gateway does not take.
 
-    def __init__(self, dialect: WireDialect, status: int, message: str) -> None:
+    dialect: that of its client.
+    retry_after_ms: when it may ask again, in milliseconds; -1 if that is not known.
+    """
+
+    def __init__(self, dialect: WireDialect, status: int, message: str, retry_after_ms: int = -1) -> None:
         super().__init__(status, message)
         self.dialect = dialect
+        self.retry_after_ms = retry_after_ms
 
 
 def endpoint_of(request: HTTPRequest, path: str) -> Endpoint:
@@ -198,7 +203,6 @@ def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
 
 
 _HTTPX = re.compile(r"(?:OpenAI|Anthropic)/Python|google-genai-sdk/\S{1,64} gl-python|python-httpx")
-PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
 
 SENT_HEADERS = frozenset(
     {"accept", "content-type", "idempotency-key", "openai-beta", "originator", "session-id", "user-agent"}
@@ -231,7 +235,9 @@ def error_response(
     dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int = -1
 ) -> tuple[list[tuple[str, str]], bytes]:
     """Return headers and body of an error of the gateway's own."""
-    headers = [("content-type", "application/json"), ("x-should-retry", "false")]  # the engine has repeated what it can
+    headers = [("content-type", "application/json")]
+    if status != 503:  # the engine has repeated what it can; a gateway that has ended may be started again
+        headers.append(("x-should-retry", "false"))
     if retry_after_ms > 0:
         headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
     return headers, dumps(dialect.error(status, message, code))

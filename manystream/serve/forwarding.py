@@ -28,7 +28,6 @@ from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
     OPENAI_CHAT,
-    PROCESSING,
     STATUS,
     Endpoint,
     Refusal,
@@ -84,7 +83,8 @@ class GatewayConnection(AnsweringConnection):
         self._refuse(error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message))
 
     def _refuse(self, refusal: Refusal) -> None:
-        self.respond(refusal.status, *error_response(refusal.dialect, refusal.status, refusal.message, "refused"))
+        status, wait = refusal.status, refusal.retry_after_ms
+        self.respond(status, *error_response(refusal.dialect, status, refusal.message, "refused", wait))
 
     def answered(self) -> None:
         self.forwarding = None
@@ -155,8 +155,8 @@ class Forwarding:
     """
 
     __slots__ = (
-        "_after_end", "_body", "_call", "_chosen", "_completion", "_connection", "_dialect", "_gateway", "_has_head",
-        "_interim", "_is_over", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
+        "_after_end", "_body", "_call", "_chosen", "_completion", "_connection", "_dialect", "_gateway", "_interim",
+        "_is_over", "_left", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
         "latest",
     )  # fmt: skip
 
@@ -174,9 +174,9 @@ class Forwarding:
         self._call: Call | None = None
         self._completion: Completion | None = None
         self._chosen: AnswerTap | None = None  # the attempt whose bytes the client gets
-        self._has_head = False  # the head of a response in chunks was sent
         self._interim = takes_interim(request)  # its keep-alives are interim responses
         self._is_over = False  # the client has its answer, or has left
+        self._left = False  # the client has left
         self._sent_tail = b"\n\n"  # the last bytes that the client got
         self._after_end = 0  # bytes after the end of the answer
         self._timer: Timer | None = None
@@ -238,13 +238,12 @@ class Forwarding:
         is_last = tap.ended and completion is not None
         data = tap.held[0] if len(tap.held) == 1 else b"".join(tap.held)
         tap.held.clear()
-        if is_last and not self._has_head:
+        if is_last and not connection.has_head:
             self._end()
             connection.respond(tap.status, headers_to_client(list(tap.headers)), data)
             return
         head = b""
-        if not self._has_head:
-            self._has_head = True
+        if not connection.has_head:
             head = connection.head(tap.status, headers_to_client(list(tap.headers)))
         if data:
             self._sent_tail = (self._sent_tail + data[-4:])[-4:]
@@ -279,7 +278,7 @@ class Forwarding:
         self._disarm()
         target = "" if self._call is None else self._call.target
         asked = (self._started, self._dialect.name, self._model, target, bool(self._stream), self._body)
-        self._slot.add(TracedCall(*asked, completion=completion, client_left=self._is_over))
+        self._slot.add(TracedCall(*asked, completion=completion, client_left=self._left))
         if self._is_over:
             return
         if completion.error is not None:
@@ -312,11 +311,11 @@ class Forwarding:
             tap = self.latest  # else the last attempt has received nothing
         is_open = tap is not None and tap.connection is not None and not tap.connection.closed
         is_ours = tap is None or not tap.status or (error.category in OURS and not tap.ended and not is_open)
-        if tap is not None and not is_ours and (self._chosen is not None or not self._has_head):
+        if tap is not None and not is_ours and (self._chosen is not None or not connection.has_head):
             tap.ended |= not is_open
             self._send_rest(tap)  # the client gets the provider's own error
             return
-        if not self._has_head:
+        if not connection.has_head:
             status, code = STATUS[error.category], error.category.value
             self._end()
             connection.respond(
@@ -348,17 +347,15 @@ class Forwarding:
 
     def _keep_alive(self) -> None:
         """Send a keep-alive: nothing has come that the client could get."""
-        connection, data = self._connection, PROCESSING
+        connection = self._connection
         is_array = self._dialect.name == "gemini" and ("alt", "sse") not in query_of(self._request)
         if self._chosen is not None or self._is_over or (not self._interim and (is_array or not self._stream)):
             return
-        if not self._interim:
-            data = connection.piece(self._dialect.keep_alive)
-            if not self._has_head:
-                self._has_head = True
-                data = connection.head(200, STREAM_HEADERS) + data
-        if not connection.unsent:
-            connection.write(data)
+        if self._interim and not connection.unsent:
+            connection.write(connection.interim(102))
+        elif not connection.unsent:
+            head = b"" if connection.has_head else connection.head(200, STREAM_HEADERS)
+            connection.write(head + connection.piece(self._dialect.keep_alive))
         if not self._is_over:
             self._arm(self._gateway.keep_alive)
 
@@ -366,9 +363,18 @@ class Forwarding:
 
     def client_left(self) -> None:
         """Cancel the call: nobody waits for its answer."""
+        self._left = True
         self._end()
         if self._call is not None:
             self._call.cancel()
+
+    def end(self, error: ProviderError) -> None:
+        """End the answer with an error, unless it is complete: the gateway ends."""
+        if self._completion is not None:
+            self._end_body()
+        elif self._call is not None:
+            self._call.cancel()  # first, because it closes the attempt's connection
+            self._fail(error)
 
     def _on_defect(self, error: Exception) -> None:
         """End the request after a defect: a timer's function raised."""
@@ -422,6 +428,12 @@ class Passing(Exchange):
         """Close the connection to the provider: nobody waits for the answer."""
         if self._sent is not None:
             self._sent.attempt.abort()
+
+    def end(self, error: ProviderError) -> None:
+        """End the answer with an error: the gateway ends."""
+        assert self._sent is not None
+        self.client_left()
+        self.failed(self._sent.attempt, error)
 
     # --- as the forwarder and the exchange of its attempts ---
 

@@ -6,10 +6,11 @@ A request that comes in is checked, gets its slot by its key or its base URL, an
 from __future__ import annotations
 
 import hmac
+import math
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +24,7 @@ from ..providers.catalog.selection import configured, select
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
+from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Tags
 from ..transport.timers import Timer
 from .dialects import (
@@ -51,10 +53,13 @@ SLOT_KEY = "slot-"
 """The beginning of a slot's key. An unknown key that begins so is that of a slot that has ended."""
 
 KEEP_ALIVE = 15.0
-SLOT_IDLE = 3600.0
-ACCEPT_PAUSE = 0.1
-"""Seconds until connections are accepted again after no file descriptor was left."""
+GRACE = 25.0
+"""Seconds for the answers that are under way when the gateway ends. Kubernetes kills a process 5 seconds later."""
 
+FLUSH_SECONDS = 2.0
+"""Seconds in which clients can read the error with which their answers end."""
+
+SLOT_IDLE = 3600.0
 ANSWERS_KEPT = 10_000
 """The number of latest answers whose provider is known."""
 
@@ -193,12 +198,13 @@ class Gateway:
     host, port: where it listens.
     base_url: the base URL for a client of any dialect.
     keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
+    grace: seconds for the answers that are under way when the block is left.
     traces: whether the calls of all slots are written to files.
     """
 
     __slots__ = (
-        "_answers", "_default", "_key", "_names", "_slots", "_traces", "base_url", "calls", "host", "http",
-        "keep_alive", "loop", "port", "timers", "traces",
+        "_answers", "_default", "_ends_at", "_key", "_names", "_slots", "_traces", "base_url", "calls", "grace", "host",
+        "http", "keep_alive", "loop", "port", "timers", "traces",
     )  # fmt: skip
 
     def __init__(
@@ -208,6 +214,7 @@ class Gateway:
         port: int,
         key: str | None,
         keep_alive: float,
+        grace: float,
         trace: str | os.PathLike[str] | None,
     ) -> None:
         """Listen. Raises `InvalidRequestError` and `OSError`."""
@@ -215,12 +222,16 @@ class Gateway:
             raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
         if not keep_alive > 0:
             raise InvalidRequestError("keep_alive", "must be a number of seconds above 0")
+        if not grace >= 0:
+            raise InvalidRequestError("grace", "must be a number of seconds, 0 or more")
         self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
         self.calls.check_here()
         runtime = self.calls.starter.runtime
         self.loop: Loop = runtime.loop
         self.timers: Timers = runtime.timers
         self.keep_alive: float = keep_alive
+        self.grace: float = grace
+        self._ends_at = math.inf
         self.traces: bool = trace is not None
         self._traces = None if trace is None else Path(trace)
         if self._traces is not None:
@@ -229,7 +240,7 @@ class Gateway:
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
-        self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), self._pause)
+        self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), self._after)
         self.host: str = self.http.host
         self.port: int = self.http.port
         shown = f"[{self.host}]" if ":" in self.host else self.host
@@ -242,8 +253,13 @@ class Gateway:
     async def __aenter__(self) -> Gateway:
         return self
 
-    async def __aexit__(self, *_exception: object) -> None:
-        self.close()
+    async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
+        await self.drain(self.grace if kind is None else 0.0)
+
+    @property
+    def answering(self) -> int:
+        """The number of requests that are being answered."""
+        return len(self.http.connections) - len(self.http.waiting)
 
     @property
     def slots(self) -> Mapping[str, Slot]:
@@ -285,11 +301,34 @@ class Gateway:
         self._slots[slot.key] = self._names[name] = slot
         return slot
 
+    async def drain(self, grace: float) -> None:
+        """Refuse new requests, with a 503 and Retry-After, and close when those that are being answered have ended.
+
+        Leaving the block does this. A cancellation closes at once.
+
+        grace: seconds to wait for them. Then the calls are cancelled, and their clients get an error of their dialect.
+        """
+        self._ends_at = self.loop.clock() + grace
+        try:
+            for seconds in (grace, FLUSH_SECONDS):
+                quiet = self.calls.backend.event()
+                self.http.drain(quiet.set)
+                await self.calls.backend.wait_at_most(quiet, seconds)
+                self._end_answers()
+        finally:
+            self.close()
+
+    def _end_answers(self) -> None:
+        error = ProviderError("the gateway has ended", category=ErrorCategory.CANCELLED, retryable=True)
+        for connection in list(self.http.connections):
+            if isinstance(connection, GatewayConnection) and connection.forwarding is not None:
+                connection.forwarding.end(error)
+
     def close(self) -> None:
-        """End all slots, cancel their calls, and close all connections. Leaving the block does this."""
-        for slot in list(self._names.values()):
+        """End all slots, cancel their calls, and close all connections. Their clients get an error."""
+        self._end_answers()
+        for slot in [*self._names.values(), self._default]:
             slot.end()
-        self._default.end()
         for connection in list(self.http.connections):
             connection.client_left()
         self.http.close()
@@ -303,10 +342,14 @@ class Gateway:
     def begin(self, connection: GatewayConnection, request: HTTPRequest) -> None:
         """Answer a request. Raises `Refusal`."""
         if request.method in ("GET", "HEAD") and ALIVE.fullmatch(request.path):
-            connection.respond(200, [("content-type", "application/json")], b'{"status":"ok"}')
+            status, text = (503, b'{"status":"ending"}') if self.http.is_draining else (200, b'{"status":"ok"}')
+            connection.respond(status, [("content-type", "application/json")], text)
             return
         slot, path = self._slot_of(request)
         endpoint = endpoint_of(request, path)
+        if self.http.is_draining:
+            wait = math.ceil(1000 * max(1.0, self._ends_at - self.loop.clock()))
+            raise Refusal(endpoint.dialect, 503, "the gateway is ending: send the request again when it is back", wait)
         try:
             (Forwarding if endpoint.rest is None else Passing)(self, connection, request, slot, endpoint).start()
         except InvalidRequestError as error:
@@ -376,14 +419,8 @@ class Gateway:
             return self._default, path
         return self._names.get(name) or self.slot(name, trace=False), path
 
-    def _pause(self) -> None:
-        """Accept no connections for a while: no file descriptor is left."""
-        self.loop.watch(self.http, read=False, write=False)
-        self.timers.at(self.loop.clock() + ACCEPT_PAUSE, self._accept_again)
-
-    def _accept_again(self) -> None:
-        if self.http.sock.fileno() >= 0:
-            self.loop.watch(self.http, read=True, write=False)
+    def _after(self, seconds: float, function: Callable[[], None]) -> object:
+        return self.timers.at(self.loop.clock() + seconds, function, is_timeout=True)
 
 
 def open_gateway(
@@ -393,6 +430,7 @@ def open_gateway(
     port: int = 0,
     key: str | None = None,
     keep_alive: float = KEEP_ALIVE,
+    grace: float = GRACE,
     trace: str | os.PathLike[str] | None = None,
 ) -> Gateway:
     """Open a server for clients that speak a provider's dialect: `async with open_gateway(engine) as gateway`.
@@ -405,11 +443,13 @@ def open_gateway(
     key: the key that clients must send, unless they send a slot's. None: every key is accepted.
     keep_alive: seconds without an answer after which the client of a stream gets a keep-alive of its dialect, and again
         after as many; `math.inf` for none. From the first one on, a refusal comes as an event of the stream.
+    grace: seconds for the answers that are under way when the block is left. New requests get a 503 meanwhile. What is
+        not answered then ends with an error of the client's dialect. 0 if an exception leaves the block.
     trace: a folder for the calls of every slot, one file of JSON lines for each.
 
     Raises `InvalidRequestError` for a wrong value, `EngineClosedError`, and `OSError` if it cannot listen there.
     """
-    return Gateway(engine, host, port, key, keep_alive, trace)
+    return Gateway(engine, host, port, key, keep_alive, grace, trace)
 
 
 def _names_this_machine(host: str) -> bool:

@@ -11,6 +11,7 @@ This module knows nothing of models. `Service` makes the `Program` that it sends
 from __future__ import annotations
 
 import contextlib
+import heapq
 import logging
 import os
 import selectors
@@ -20,6 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 
 from ..http_server import BadRequest, HTTPRequest, HTTPServer, Watched
 from .connection import Connection
@@ -69,24 +71,47 @@ class SelectorLoop:
 
     def __init__(self) -> None:
         self.selector: selectors.BaseSelector = selectors.DefaultSelector()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap
+        self._numbers = count()
+
+    def clock(self) -> float:
+        return time.monotonic()
+
+    def after(self, seconds: float, function: Callable[[], None]) -> None:
+        """Call a function after so many seconds."""
+        heapq.heappush(self._timers, (self.clock() + seconds, next(self._numbers), function))
 
     def add(self, connection: Watched) -> None:
         self.selector.register(connection.sock, READ, connection)
 
     def remove(self, connection: Watched) -> None:
-        self.selector.unregister(connection.sock)
+        with contextlib.suppress(KeyError):
+            self.selector.unregister(connection.sock)
 
     def watch(self, connection: Watched, *, read: bool, write: bool) -> None:
-        self.selector.modify(connection.sock, (READ if read else 0) | (WRITE if write else 0), connection)
+        events = (READ if read else 0) | (WRITE if write else 0)
+        if not events:
+            self.remove(connection)  # kqueue has no entry without events
+            return
+        try:
+            self.selector.modify(connection.sock, events, connection)
+        except KeyError:
+            self.selector.register(connection.sock, events, connection)
 
     def serve(self, timeout: float | None) -> None:
         """Wait for sockets that are ready, at most `timeout` seconds, and serve each of them once."""
+        timers = self._timers
+        if timers:
+            left = max(0.0, timers[0][0] - self.clock())
+            timeout = left if timeout is None else min(timeout, left)
         for key, mask in self.selector.select(timeout):
             ready: Watched = key.data
             if mask & WRITE:
                 ready.on_writable()
             if mask & READ:
                 ready.on_readable()
+        while timers and timers[0][0] <= self.clock():
+            heapq.heappop(timers)[2]()
 
 
 @dataclass(slots=True)
@@ -109,7 +134,7 @@ class Server:
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
         self._running = True
         self.loop: SelectorLoop = SelectorLoop()
-        self.http: HTTPServer = HTTPServer(self.loop, settings.host, settings.port, self._connect, _pause)
+        self.http: HTTPServer = HTTPServer(self.loop, settings.host, settings.port, self._connect, self.loop.after)
         self._waker, self._wakes = socket.socketpair()
         self.loop.selector.register(self._wakes, READ, Signal(self._wake))
         self.host: str = self.http.host
@@ -343,8 +368,3 @@ class Server:
         self.loop.selector.close()
         for end in (self._waker, self._wakes):
             end.close()
-
-
-def _pause() -> None:
-    """Pause: no free descriptor is left for a connection, and the listener stays readable."""
-    time.sleep(0.01)

@@ -14,7 +14,7 @@ def read(data: bytes) -> HTTPRequest | None:
 
 
 def posted(lines: bytes, body: bytes = b"") -> bytes:
-    return b"POST / HTTP/1.1\r\n" + lines + b"\r\n" + body
+    return b"POST / HTTP/1.1\r\nHost: h\r\n" + lines + b"\r\n" + body
 
 
 def test_the_limits_are_64_kib_and_64_mib() -> None:
@@ -22,12 +22,13 @@ def test_the_limits_are_64_kib_and_64_mib() -> None:
 
 
 def test_a_request_is_read_whole() -> None:
-    data = b"\r\n\r\nPUT /a%20b/%C3%A9?c=d%20e&f=&g=h&g=i HTTP/1.1\r\nX-One:  two \r\nx-one: Three\r\nY:\r\n\r\nrest"
+    head = b"\r\n\r\nPUT /a%20b/%C3%A9?c=d%20e&f=&g=h&g=i HTTP/1.1\r\nHost:\r\n"
+    data = head + b"X-One:  two \r\nx-one: Three\r\nY:\r\n\r\nrest"
     reader = RequestReader()
     reader.feed(data)
     request = reader.next_request()
     assert request == HTTPRequest(
-        "PUT", "/a%20b/%C3%A9?c=d%20e&f=&g=h&g=i", {"x-one": "Three", "y": ""}, body=b"", keep_alive=True
+        "PUT", "/a%20b/%C3%A9?c=d%20e&f=&g=h&g=i", {"host": "", "x-one": "Three", "y": ""}, body=b"", keep_alive=True
     )
     assert request is not None
     assert (request.path, request.query) == ("/a b/é", {"c": "d e", "g": "i"})
@@ -47,7 +48,7 @@ def test_a_request_is_read_whole() -> None:
     ],
 )
 def test_the_version_and_a_header_say_whether_to_keep(version: bytes, connection: bytes, keep: bool) -> None:
-    request = read(b"GET / HTTP/" + version + b"\r\n" + connection + b"\r\n")
+    request = read(b"GET / HTTP/" + version + b"\r\nHost: h\r\n" + connection + b"\r\n")
     assert request is not None
     assert request.keep_alive is keep
 
@@ -77,6 +78,7 @@ BROKEN: list[tuple[bytes, int, str]] = [
     (b"GET /\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
     (b"GET / x HTTP/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
     (b"GET / HTTPS/1.1\r\n\r\n", 400, "the first line is not an HTTP/1.1 request line"),
+    (b"GET / HTTP/1.1\r\n\r\n", 400, "there is no Host header, which HTTP/1.1 requires"),
     (posted(b"name\r\n"), 400, "a header line has no name"),
     (posted(b": value\r\n"), 400, "a header line has no name"),
     (posted(b"x: a\rHost: b\r\n"), 400, "the header 'x' has a control character"),
@@ -123,11 +125,11 @@ def test_bytes_that_are_no_request_have_this_error(data: bytes, status: int, mes
 
 
 def test_a_head_may_be_as_long_as_the_limit() -> None:
-    start, end = b"GET / HTTP/1.1\r\nx: ", b"\r\n\r\n"
+    start, end = b"GET / HTTP/1.1\r\nHost: h\r\nx: ", b"\r\n\r\n"
     padding = b"y" * (HEAD_LIMIT - len(start))
     request = read(start + padding + end)
     assert request is not None
-    assert request.headers == {"x": padding.decode()}
+    assert request.headers == {"host": "h", "x": padding.decode()}
     with pytest.raises(BadRequest, match="head is longer"):
         read(start + padding + b"y" + end)
     assert read(b"x" * HEAD_LIMIT) is None
@@ -165,9 +167,9 @@ def test_equal_lengths_and_spaces_after_a_size_are_read() -> None:
 
 def test_a_short_request_after_a_long_one_is_found() -> None:
     reader = RequestReader()
-    reader.feed(b"GET / HTTP/1.1\r\nx: " + b"y" * 200)
+    reader.feed(b"GET / HTTP/1.1\r\nHost: h\r\nx: " + b"y" * 200)
     assert reader.next_request() is None
-    reader.feed(b"\r\n\r\nGET /2 HTTP/1.1\r\n\r\n")
+    reader.feed(b"\r\n\r\nGET /2 HTTP/1.1\r\nHost: h\r\n\r\n")
     assert [request.target for _ in range(2) if (request := reader.next_request())] == ["/", "/2"]
     assert reader.next_request() is None
 
@@ -180,9 +182,9 @@ def test_chunks_are_joined_and_their_trailers_dropped() -> None:
     assert request is not None
     assert request.body == b"0123456789\n"
     assert reader.buffered == 5
-    reader.feed(b" HTTP/1.1\r\n\r\n")
+    reader.feed(b" HTTP/1.1\r\nHost: h\r\n\r\n")
     following = reader.next_request()
-    assert following == HTTPRequest("GET", "/", {})
+    assert following == HTTPRequest("GET", "/", {"host": "h"})
 
 
 @pytest.mark.parametrize("lines", [b"content-length: 4\r\n", b"transfer-encoding: chunked\r\n"])

@@ -289,46 +289,54 @@ async def test_the_provider_gets_the_body_as_it_is_and_the_providers_own_key() -
 # --- the official SDKs ---
 
 
-def chat_sdk(url: str) -> Iterator[object]:
+def chat_sdk(url: str, stream: bool) -> Iterator[object]:
     tools = FORMS["openai-chat"][1]["tools"]
     with closing(openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)) as client:
         create = client.chat.completions.create
-        yield create(model="sim", messages=HELLO["messages"], tools=tools)  # type: ignore[call-overload]
+        if not stream:
+            yield create(model="sim", messages=HELLO["messages"], tools=tools)  # type: ignore[call-overload]
+            return
         yield from create(model="sim", messages=HELLO["messages"], tools=tools, stream=True)  # type: ignore[call-overload]
 
 
-def responses_sdk(url: str) -> Iterator[object]:
+def responses_sdk(url: str, stream: bool) -> Iterator[object]:
     tools = FORMS["openai-responses"][1]["tools"]
     with closing(openai.OpenAI(api_key="key", base_url=f"{url}/v1", max_retries=0)) as client:
-        yield client.responses.create(model="sim", input="hi", tools=tools)  # type: ignore[call-overload]
+        if not stream:
+            yield client.responses.create(model="sim", input="hi", tools=tools)  # type: ignore[call-overload]
+            return
         with client.responses.stream(model="sim", input="hi") as events:
             yield from events
             yield events.get_final_response()
 
 
-def anthropic_sdk(url: str) -> Iterator[object]:
+def anthropic_sdk(url: str, stream: bool) -> Iterator[object]:
     form = {**FORMS["anthropic"][1]}
     with closing(anthropic.Anthropic(api_key="key", base_url=url, max_retries=0)) as client:
-        yield client.messages.create(**form)  # type: ignore[call-overload]
+        if not stream:
+            yield client.messages.create(**form)  # type: ignore[call-overload]
+            return
         with client.beta.messages.stream(**form) as events:  # type: ignore[arg-type]
             yield from events
             yield events.get_final_message()
 
 
-def gemini_sdk(url: str) -> Iterator[object]:
+def gemini_sdk(url: str, stream: bool) -> Iterator[object]:
     with closing(genai.Client(api_key="key", http_options={"base_url": url})) as client:
-        yield client.models.generate_content(model="sim", contents="hi")
+        if not stream:
+            yield client.models.generate_content(model="sim", contents="hi")
+            return
         yield from client.models.generate_content_stream(model="sim", contents="hi")
 
 
 SDKS = {"openai-chat": chat_sdk, "openai-responses": responses_sdk, "anthropic": anthropic_sdk, "gemini": gemini_sdk}
 
 
-def heard(dialect: str, url: str) -> list[object]:
+def heard(dialect: str, url: str, stream: bool) -> list[object]:
     """Return what an SDK's program sees: its objects, then its exception."""
     seen: list[object] = []
     try:
-        for value in SDKS[dialect](url):
+        for value in SDKS[dialect](url, stream):
             shown = value.model_dump(warnings=False)  # type: ignore[attr-defined]
             shown.pop("sdk_http_response", None)
             seen.append(shown)
@@ -344,12 +352,13 @@ def heard(dialect: str, url: str) -> list[object]:
 
 
 @pytest.mark.parametrize("dialect", SDKS)
+@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("knobs", ["kind=mixed,events=60", "fail=400", "fail=500", "error=6"])
-async def test_official_sdks_see_what_they_see_without_it(dialect: str, knobs: str) -> None:
+async def test_official_sdks_see_what_they_see_without_it(dialect: str, stream: bool, knobs: str) -> None:
     with open_simulator_thread(knobs) as simulator:
         async with ms.open_engine(providers(simulator), retry=NO_RETRY) as engine, open_gateway(engine) as gateway:
-            direct = await trio.to_thread.run_sync(heard, dialect, simulator.origin)
-            forwarded = await trio.to_thread.run_sync(heard, dialect, gateway.base_url)
+            direct = await trio.to_thread.run_sync(heard, dialect, simulator.origin, stream)
+            forwarded = await trio.to_thread.run_sync(heard, dialect, gateway.base_url, stream)
     assert forwarded == direct
     assert direct
 
@@ -740,6 +749,120 @@ async def test_a_client_that_leaves_cancels_its_call_at_the_provider(stream: boo
         assert not gateway.http.connections
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_client_that_closes_one_direction_gets_its_answer(stream: bool, begun: bool) -> None:
+    """It is no client that has left, though TCP reports both alike. The next request that it has sent counts, too."""
+    go = trio.Event()
+
+    async def script(line: Line) -> None:
+        if b"GET" in (await line.request())[:3]:
+            await line.send(answer("{}"))
+            return
+        first, rest = chunked(chat_chunk("one"), end=False), chunked(*chat_stream("two"))
+        if stream and begun:
+            await line.send(STREAM_HEAD.encode() + first)
+        await go.wait()
+        if not stream:
+            await line.send(answer(chat_answer("two")))
+        else:
+            await line.send(rest if begun else STREAM_HEAD.encode() + first + rest)
+        await script(line)
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        client = await connect(gateway.port)
+        async with client:
+            request = posted(CHAT, {**HELLO, "stream": stream}).replace(b"Connection: close\r\n", b"")
+            await client.send_all(request + b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await until(lambda: bool(peer.lines))
+            if begun:
+                await trio.testing.wait_all_tasks_blocked(0.05)
+            await client.send_eof()
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            go.set()
+            received = b""
+            with trio.fail_after(30):
+                while data := await client.receive_some(65536):
+                    received += data
+        answered = Answer(received)
+        assert (answered.whole, answered.status) == (True, 200)
+        assert b"two" in answered.body
+        assert received.count(b"HTTP/1.1 200 ") == 2
+        await until(lambda: not gateway.http.connections)
+
+
+SLOW: list[tuple[bytes, bytes, int]] = [
+    (b"", b"", 0),
+    (b"POST", b"", 408),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nX: ", b"y", 408),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n123", b"", 408),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n", b"y", 408),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\ny\r\n", 408),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10000000\r\n\r\n", b"y" * 70_000, -1),
+    (b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"11170\r\n" + b"y" * 70_000 + b"\r\n", -1),
+]  # fmt: skip
+"""The beginning of a request, what follows every 7 seconds, and the status; 0: no answer; -1: it goes on."""
+
+
+@pytest.mark.parametrize(("beginning", "more", "status"), SLOW)
+async def test_a_request_that_stops_is_given_up(
+    beginning: bytes, more: bytes, status: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The others wait for none of them."""
+    received: list[bytes] = []
+
+    async def listen() -> None:
+        while data := await client.receive_some(65536):
+            received.append(data)
+        nursery.cancel_scope.cancel()
+
+    async with (
+        open_peer(answer_all) as peer,
+        gateway_to(peer, grace=0) as gateway,
+        await connect(gateway.port) as client,
+    ):
+        with trio.move_on_after(80) as limit:
+            async with trio.open_nursery() as nursery:
+                await client.send_all(beginning)
+                nursery.start_soon(listen)
+                assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
+                while True:
+                    await trio.sleep(7)
+                    if more:
+                        await client.send_all(more)
+    assert limit.cancelled_caught is (status < 0)
+    assert (Answer(b"".join(received)).status if status > 0 else received) == (status if status > 0 else [])
+
+
+@pytest.mark.parametrize("size", [10, 20_000_000])
+async def test_a_client_that_still_sends_can_read_why_it_is_refused(size: int) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer, key="secret") as gateway:
+        client = await connect(gateway.port)
+        async with client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.send_all, posted(CHAT, b"x" * size))
+            received = b""
+            while data := await client.receive_some(65536):
+                await trio.sleep(0)
+                received += data
+        assert Answer(received).status == 401
+        await until(lambda: not gateway.http.connections)
+
+
+async def test_clients_that_say_nothing_do_not_keep_others_out(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
+        silent = [await connect(gateway.port) for _ in range(40)]
+        await until(lambda: len(gateway.http.connections) == 40)
+        full_once(gateway, monkeypatch)
+        assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
+        assert 0 < len(gateway.http.connections) < 40
+        monkeypatch.undo()
+        for client in silent:
+            await client.aclose()
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -974,7 +1097,103 @@ async def test_a_base_url_may_name_a_slot() -> None:
             gateway.slots["run-1"].trace()
 
 
-async def test_leaving_the_block_ends_everything() -> None:
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("dialect", SDKS)
+async def test_the_official_sdks_see_that_the_gateway_ended(dialect: str, stream: bool) -> None:
+    with open_simulator_thread("stall=6" if stream else "delay=600") as simulator:
+        async with (
+            ms.open_engine(providers(simulator)) as engine,
+            open_gateway(engine) as gateway,
+            trio.open_nursery() as nursery,
+        ):
+            seen: list[object] = []
+
+            async def client() -> None:
+                seen.extend(await trio.to_thread.run_sync(heard, dialect, gateway.base_url, stream))
+
+            nursery.start_soon(client)
+            await until(lambda: engine.statistics().calls.get("reading" if stream else "waiting", 0) == 1)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            await gateway.drain(0)
+            await until(lambda: bool(seen))
+    *before, error = seen
+    assert bool(before) is stream
+    assert "the gateway has ended" in str(error), seen
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("dialect", FORMS)
+async def test_an_answer_that_outlasts_the_end_ends_with_an_error(dialect: str, stream: bool) -> None:
+    path, body = as_stream(dialect, *FORMS[dialect]) if stream else FORMS[dialect]
+    got: list[Answer] = []
+    with open_simulator_thread("stall=6" if stream else "delay=600") as simulator:
+        async with ms.open_engine(providers(simulator)) as engine, trio.open_nursery() as nursery:
+            async with open_gateway(engine, grace=0) as gateway:
+                slot = gateway.slot("a")
+                await running(nursery, gateway, posted(path, body, key=slot.key), got)
+                await until(lambda: engine.statistics().calls.get("reading" if stream else "waiting", 0) == 1)
+                await trio.testing.wait_all_tasks_blocked(0.05)
+            await until(lambda: bool(got))
+            await until(lambda: slot.calls == 1)
+    [answer_], [call] = got, slot.trace().calls
+    events = answer_.body.decode().replace("\r\n", "\n").rstrip().split("\n\n")
+    error = json.loads(events[-1].rpartition("data: ")[2])["error"]
+    assert (answer_.whole, answer_.status, len(events) > 3) == (True, 200 if stream else 503, stream)
+    assert error["message"] == "the gateway has ended"
+    assert not call.client_left
+
+
+async def running(nursery: trio.Nursery, gateway: Gateway, request: bytes, got: list[Answer]) -> None:
+    """Send a request, and wait until it is being answered."""
+
+    async def client() -> None:
+        got.append(await ask(gateway.port, request))
+
+    before = gateway.answering
+    nursery.start_soon(client)
+    await until(lambda: gateway.answering > before)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_end_waits_for_answers_and_refuses_requests(
+    stream: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    held, go = trio.Event(), trio.Event()
+    pieces = [chunk.encode() for chunk in chat_stream("one", "two")]
+
+    async def script(line: Line) -> None:
+        request = await line.request()
+        if stream and b"GET" not in request[:3]:
+            await line.send(STREAM_HEAD.encode() + chunked(pieces[0], end=False))
+        held.set()
+        await go.wait()
+        await line.send(chunked(*pieces[1:]) if stream and b"GET" not in request[:3] else answer(chat_answer("late")))
+
+    got: list[Answer] = []
+    async with open_peer(script) as peer, trio.open_nursery() as nursery:
+
+        async def late() -> None:
+            await until(lambda: gateway.http.is_draining)
+            for dialect, form in FORMS.items():
+                refused = await ask(gateway.port, posted(*form))
+                assert (refused.status, refused.headers["retry-after"]) == (503, "20"), dialect
+                assert "x-should-retry" not in refused.headers
+                assert "the gateway is ending" in json.loads(refused.body)["error"]["message"]
+            assert (await ask(gateway.port, b"GET /health HTTP/1.0\r\n\r\n")).status == 503
+            await trio.sleep(19)
+            go.set()
+
+        async with gateway_to(peer, grace=20) as gateway:
+            await running(nursery, gateway, posted(CHAT, {**HELLO, "stream": stream}), got)
+            await held.wait()
+            await running(nursery, gateway, b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n", got)
+            nursery.start_soon(late)
+        await until(lambda: len(got) == 2)
+    assert [each.whole for each in got] == [True, True]
+    assert {each.status for each in got} == {200}
+
+
+async def test_leaving_the_block_ends_everything(autojump_clock: trio.testing.MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.closed_by_peer()
@@ -985,7 +1204,7 @@ async def test_leaving_the_block_ends_everything() -> None:
             await client.send_all(posted(CHAT, HELLO))
             await until(lambda: bool(peer.lines))
         async with client:
-            assert await client.receive_some(10) == b""
+            assert (await client.receive_some(1000)).startswith(b"HTTP/1.1 503 ")
         with pytest.raises(OSError, match="failed"):
             await connect(gateway.port)
         assert engine.statistics().calls == {}
@@ -1010,21 +1229,26 @@ async def test_accepting_goes_on_after_file_descriptors_were_used_up(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_peer(answer_all) as peer, gateway_to(peer) as gateway:
-        listener = gateway.http.sock
-        failures = iter([OSError(24, "too many open files")])
-
-        class Full:
-            def accept(self) -> object:
-                for failure in failures:
-                    raise failure
-                return listener.accept()
-
-            def __getattr__(self, name: str) -> object:
-                return getattr(listener, name)
-
-        monkeypatch.setattr(gateway.http, "sock", Full())
+        full_once(gateway, monkeypatch)
         assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
         monkeypatch.undo()
+
+
+def full_once(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next connection that would be accepted find no file descriptor."""
+    listener = gateway.http.sock
+    failures = iter([OSError(24, "too many open files")])
+
+    class Full:
+        def accept(self) -> object:
+            for failure in failures:
+                raise failure
+            return listener.accept()
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(listener, name)
+
+    monkeypatch.setattr(gateway.http, "sock", Full())
 
 
 # --- traces ---

@@ -11,7 +11,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import openai
 import pytest
 
 from manystream.cli import main
@@ -138,6 +140,32 @@ def test_simulate_ends_with_130_or_0_on_sigterm(start: Start) -> None:
     read_until(process, "Ctrl-C")
     process.terminate()
     assert process.wait(WAIT) == 0
+
+
+@pytest.mark.parametrize("grace", ["0", "60"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_serve_ends_the_answers_under_way_with_an_error(start: Start, grace: str, number: int, status: int) -> None:
+    """With a time to wait, the second signal does it, and a request between the two is refused."""
+    with open_simulator_thread("stall=6") as simulator:
+        process = start("serve", "--base-url", simulator.base_urls["openai-chat"], "--grace", grace)
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1] + "/v1"
+        read_until(process, "Ctrl-C")
+        asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+        with openai.OpenAI(api_key="any", base_url=url, max_retries=0) as client:
+            chunks = iter(client.chat.completions.create(**asked, stream=True))
+            next(chunks)
+            process.send_signal(number)
+            read_until(process, "requests under way: 1")
+            if grace != "0":
+                with pytest.raises(openai.InternalServerError, match="the gateway is ending") as refused:
+                    client.chat.completions.create(**asked)
+                assert 50 < int(refused.value.response.headers["retry-after"]) <= 60
+                process.send_signal(signal.SIGINT)
+            with pytest.raises(openai.APIError, match="the gateway has ended"):
+                list(chunks)
+    _, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (status, "")
 
 
 def test_top_ends(start: Start, tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_a_client_that_is_gone_before_continue_is_dropped(opened: Open) -> None:
     world = opened()
     client = world.connect()
     client.pipe.error = BrokenPipeError()
-    client.send(b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n")
+    client.send(b"POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n")
     world.run()
     assert counts(world) == {"accepted": 1}
 
@@ -356,8 +356,7 @@ def test_without_a_free_descriptor_the_server_pauses(opened: Open) -> None:
     client = world.connect()
     client.send(chat("fail=500"))
     world.run()
-    assert world.sleeps == [0.01]
-    assert world.accepted_at_once == [1, 1]
+    assert client.times == [100]
     assert client.data.startswith(b"HTTP/1.1 500 ")
 
 

@@ -147,7 +147,7 @@ def test_a_request_that_raises_costs_its_connection_only(
 
     monkeypatch.setattr(world.server.service, "answer", answer_or_raise)
     client, other = world.connect(), world.connect()
-    client.send(b"GET /defect HTTP/1.1\r\n\r\n")
+    client.send(b"GET /defect HTTP/1.1\r\nhost: x\r\n\r\n")
     other.send(chat())
     world.run()
     received = b"".join(data for _, data in client.received)

@@ -5,6 +5,7 @@ So the time of each sent byte is exact, however busy the machine is.
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 from collections import deque
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from manystream import http_server
 from manystream.simulator import Server, Settings
 from manystream.simulator import connection as connection_module
 from manystream.simulator import server as server_module
@@ -95,15 +97,15 @@ class Client:
 class VirtualServer:
     """A server whose loop runs in `run`, until nothing is due and no step is left."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, settings: Settings | None = None) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, settings: Settings | None = None, *, request_seconds: float = math.inf
+    ) -> None:
+        monkeypatch.setattr(http_server, "REQUEST_SECONDS", request_seconds)
         self.now = START
-        self.sleeps: list[float] = []
         self.clients: list[Client] = []
         self.waiting: deque[Client | OSError] = deque()
         self.accepted_at_once: list[int] = []
-        clock = SimpleNamespace(
-            monotonic=lambda: self.now, monotonic_ns=lambda: round(self.now * 1e6) * 1000, sleep=self.sleeps.append
-        )
+        clock = SimpleNamespace(monotonic=lambda: self.now, monotonic_ns=lambda: round(self.now * 1e6) * 1000)
         monkeypatch.setattr(server_module, "time", clock)
         monkeypatch.setattr(connection_module, "time", clock)
         self.server = Server(settings or Settings())
@@ -142,7 +144,7 @@ class VirtualServer:
     # --- what the server uses ---
 
     def select(self, timeout: float | None) -> list[tuple[Any, int]]:
-        if self.waiting:
+        if self.waiting and self.server.http.sock in self._selector.get_map():
             before = len(self.waiting)
             return [
                 (SimpleNamespace(data=SimpleNamespace(on_readable=partial(self._note, before))), selectors.EVENT_READ)
@@ -153,7 +155,7 @@ class VirtualServer:
         if sum(client.read() for client in self.clients):
             return self._selector.select(0)
         step = self._steps[0][0] if self._steps else None
-        if timeout is not None and (step is None or self.now + timeout < step):
+        if timeout not in (None, math.inf) and (step is None or self.now + timeout < step):
             self.now += timeout + ROUNDING
         elif step is not None:
             self.now = max(self.now, step)
