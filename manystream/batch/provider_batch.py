@@ -1,9 +1,11 @@
-"""One batch at a provider, from its creation to its results. It writes each step to the file of submissions first."""
+"""One batch at a provider, from its lines to its results. It writes each step to the file of submissions first."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+import time
+from array import array
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import trio
@@ -11,7 +13,6 @@ import trio
 from ..engine.traffic.budgets.budgets import Holding
 from ..providers.catalog.batches import BatchInterface, BatchResult, BatchState
 from ..providers.catalog.provider import Provider
-from ..providers.json.json_values import JSONObject, string
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from .client import BatchClient
 from .lines import LineId
@@ -22,12 +23,17 @@ FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
 
 SETTLED = 3.0
 """Seconds after which a batch is in the provider's list, if the request that creates it has arrived."""
+UNSEEN_SECONDS = 60.0
+"""A batch that is younger may not be known to all of the provider's servers yet."""
 CREATE_ATTEMPTS = 6
 MOST_PAGES = 200
 CLOCK_SECONDS = 600.0
 """The most seconds between the provider's clock and ours."""
 RESULT_ATTEMPTS = 5
 """Attempts to read results that the provider says it has, and does not give."""
+
+NOWHERE = -1
+"""The position of a line that the input does not have any more."""
 
 Take = Callable[[BatchResult], None]
 
@@ -51,9 +57,11 @@ class Target:
 
 @dataclass(slots=True, eq=False)
 class ProviderBatch:
-    """One batch.
+    """One batch. Before its creation it has its lines, and afterwards only where they are.
 
-    ids: of its lines, in its order.
+    positions: where its lines are among those of the run, in its order.
+    ids, lines: of its lines, until it is created: their ids, and their form in the batch.
+    size: the bytes of these lines.
     since: when it was created, on this program's clock.
     handled: for each line, whether its result was read.
     reported: the number of lines that the provider has answered, as it says.
@@ -67,9 +75,12 @@ class ProviderBatch:
     submission: Submission
     submissions: Submissions
     target: Target
-    ids: Sequence[LineId]
-    since: float
-    handled: bytearray
+    positions: array[int] = field(default_factory=lambda: array("q"))
+    ids: list[LineId] = field(default_factory=list[LineId])
+    lines: list[bytes] = field(default_factory=list[bytes])
+    size: int = 0
+    since: float = 0.0
+    handled: bytearray = field(default_factory=bytearray)
     reported: int = 0
     to: str = ""
     is_known: bool = True
@@ -80,7 +91,32 @@ class ProviderBatch:
     @property
     def left(self) -> int:
         """The number of lines without an answer."""
-        return len(self.ids) - max(self.handled.count(1), min(self.reported, len(self.ids)))
+        count = len(self.positions)
+        return count - max(self.handled.count(1), min(self.reported, count))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the lines fill a batch."""
+        return len(self.lines) >= self.target.most_lines or self.size >= self.target.most_bytes * 0.9
+
+    def add(self, position: int, id: LineId, line: bytes) -> None:
+        """Add a line before the creation. Its id in the batch is `KEY-N`."""
+        self.positions.append(position)
+        self.handled.append(0)
+        self.ids.append(id)
+        self.lines.append(line)
+        self.size += len(line) + 1
+
+    def index(self, result: BatchResult) -> int | None:
+        """Return which line a result is of; None for one of no line that waits for it."""
+        key, _, number = result.id.rpartition("-")
+        index = int(number) if number.isdecimal() and len(number) < 9 else len(self.handled)
+        waits = key == self.submission.key and index < len(self.handled) and not self.handled[index]
+        return index if waits and result.status else None
+
+    def unhandled(self) -> list[int]:
+        """Return the places of the lines whose result was not read."""
+        return [index for index, handled in enumerate(self.handled) if not handled]
 
     def move(self, way: str) -> None:
         """Cancel it, so that its unanswered lines can go another way."""
@@ -91,22 +127,27 @@ class ProviderBatch:
 
     # --- creation ---
 
-    async def create(self, lines: Sequence[bytes], others: Callable[[], Collection[str | None]]) -> bool:
+    async def create(self, others: Callable[[], Collection[str | None]]) -> bool:
         """Create it. Returns False if it was moved before. Raises `ProviderError` if there is none then.
 
         others: returns the provider's ids of batches that are known to be others.
         """
-        interface, client, submission = self.target.interface, self.target.client, self.submission
-        if interface.has_files:
+        interface, client = self.target.interface, self.target.client
+        submission = self.submission = self.submissions.intend(self.submission, self.ids)
+        self.ids, lines, self.lines = [], self.lines, []
+        self.since = trio.current_time()
+        if interface.files is not None:
             with self.creating:
-                file = string(await client.ask(interface.upload(submission.key, lines)), "id")
+                answer = await client.ask(interface.upload(interface.files, submission.key, lines))
+                file = interface.file_id(interface.files, answer)
                 if file is None:
                     raise ProviderError("the uploaded file has no id", category=ErrorCategory.UNKNOWN)
-                self.submissions.uploaded(submission, file)
+                self.submissions.note(submission.key, "uploaded", file=file)
         if self.to:
             return False
-        self.submissions.sending(submission)
+        self.submissions.note(submission.key, "sent", at=time.time(), sync=True)
         wire = interface.create(submission.key, lines, submission.file, submission.group)
+        del lines
         for attempt in range(CREATE_ATTEMPTS):
             state: BatchState | None = None
             try:
@@ -119,7 +160,7 @@ class ProviderBatch:
                 await trio.sleep(SETTLED)
                 state = await self.find(others())
             if state is not None:
-                self.submissions.created(submission, state.id)
+                self.submissions.note(submission.key, "submitted", batch=state.id)
                 return True
             await trio.sleep(FIRST_LOOK * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
@@ -145,38 +186,27 @@ class ProviderBatch:
                 break
         self.is_known = False
         for candidate in candidates:  # the interface keeps no key: only the results show whose a batch is
-            state, body = await self._ended(candidate.id)
-            if await self._first_key(state, body) == submission.key:
-                return state
+            if await self._key_in_results(candidate) == submission.key:
+                return candidate
         self.is_known = True
         return None
 
-    async def _ended(self, id: str) -> tuple[BatchState, JSONObject]:
-        interface = self.target.interface
-        while True:
-            body = await self.target.client.ask(interface.read(id))
-            state = interface.state(body)
+    async def _key_in_results(self, state: BatchState) -> str | None:
+        """Return the key that the first result of a batch names, once that has ended; None if it has no result."""
+        while not state.ended or not (state.results or state.lines):
+            state = self.target.interface.state(await self.target.client.ask(self.target.interface.read(state.id)))
             if state.ended:
-                return state, body
+                break
             await trio.sleep(LONGEST_LOOK)
-
-    async def _first_key(self, state: BatchState, body: JSONObject) -> str | None:
-        found: list[str] = []
-
-        def take(result: BatchResult) -> None:
-            if not found:
-                found.append(result.id.rpartition("-")[0])
-
-        for result in self.target.interface.inline_results(body):
-            take(result)
+        found: list[BatchResult] = [*filter(None, map(self.target.interface.result, state.lines[:1]))]
         for name in state.results[:1]:
-            await self.read_file(name, take)
-        return found[0] if found else None
+            await self._read_file(name, found.append)
+        return found[0].id.rpartition("-")[0] if found else None
 
     # --- following it ---
 
-    async def follow(self, changed: Callable[[], None]) -> tuple[BatchState, JSONObject]:
-        """Wait for its end, and cancel it if it is moved. Returns its state. Raises `ProviderError` and `OSError`.
+    async def follow(self, changed: Callable[[], None]) -> BatchState:
+        """Wait for its end, and cancel it if it is moved. Raises `ProviderError` and `OSError`.
 
         changed: called when its figures may have changed.
         """
@@ -184,25 +214,35 @@ class ProviderBatch:
         assert submission.batch is not None, "it was created"
         asked = False
         while True:
-            body = await client.ask(interface.read(submission.batch))
-            state = interface.state(body)
+            age = trio.current_time() - self.since
+            try:
+                state = interface.state(await client.ask(interface.read(submission.batch)))
+            except ProviderError as error:
+                if error.category is not ErrorCategory.NOT_FOUND:
+                    raise
+                if age > UNSEEN_SECONDS:
+                    error.message += (
+                        ". Use the key that made it. If it was deleted, its answers are lost: delete"
+                        f" {self.submissions.path}, and the next run sends its lines again"
+                    )
+                    raise
+                state = BatchState(submission.batch, "", ended=False)
             self.reported = state.done
             if state.ended:
-                return state, body
+                return state
             if self.to and not asked:
                 asked = True
                 await self._cancel(submission.batch)
                 continue
             changed()
             self.woken = trio.Event()
-            age = trio.current_time() - self.since
             with trio.move_on_after(min(max(FIRST_LOOK, age / 10), LONGEST_LOOK)):
                 await self.woken.wait()
 
     async def _cancel(self, batch: str) -> None:
         """Ask the provider to cancel it. It may have ended meanwhile, and that is no error."""
         if not self.submission.cancelled:
-            self.submissions.cancelling(self.submission)
+            self.submissions.note(self.submission.key, "cancelled")
         try:
             await self.target.client.send_patiently(self.target.interface.cancel(batch))
         except ProviderError as error:
@@ -211,20 +251,24 @@ class ProviderBatch:
 
     # --- results ---
 
-    async def read_results(self, name: str, take: Take) -> str:
-        """Read a file of results. Returns why it cannot be read; empty if it was."""
+    async def read_results(self, state: BatchState, take: Take) -> str:
+        """Read all results of the batch, which has ended. Returns why a file cannot be read; empty if all were."""
+        for result in filter(None, map(self.target.interface.result, state.lines)):
+            take(result)
+            await trio.lowlevel.checkpoint()
         failure = ""
-        for attempt in range(RESULT_ATTEMPTS):
-            try:
-                await self.read_file(name, take)
-            except ProviderError as error:
-                failure = error.message
-                await trio.sleep(FIRST_LOOK * 2**attempt)
-            else:
-                return ""
+        for name in state.results:
+            for attempt in range(RESULT_ATTEMPTS):
+                try:
+                    await self._read_file(name, take)
+                    break
+                except ProviderError as error:
+                    if attempt == RESULT_ATTEMPTS - 1:
+                        failure = error.message
+                    await trio.sleep(FIRST_LOOK * 2**attempt)
         return failure
 
-    async def read_file(self, name: str, take: Take) -> None:
+    async def _read_file(self, name: str, take: Take) -> None:
         """Read a file of results line by line; again from its beginning if the connection is lost. Raises
         `ProviderError`."""
         interface = self.target.interface

@@ -3,7 +3,8 @@ before it is done. So nothing is submitted twice, whenever a run is killed.
 
 The file has one line for each step, with the key of the provider's batch as `id`:
 
-    {"id": KEY, "state": "intended", "provider", "model", "path", "headers", "lines": [ids], "generation", "at"}
+    {"id": KEY, "state": "intended", "provider", "profile", "url", "model", "path", "headers", "lines": [ids],
+                                    "generation", "at"}
     {"id": KEY, "state": "uploaded", "file": ID}
     {"id": KEY, "state": "sent", "at"}               the request that creates the batch is sent now
     {"id": KEY, "state": "submitted", "batch": ID}
@@ -13,11 +14,12 @@ The file has one line for each step, with the key of the provider's batch as `id
     {"id": TOKEN, "state": "named", "line": id, "way", "at"}     the server makes this answer in a window
     {"id": TOKEN, "state": "read", "line": id}       it is in the journal, or the server does not have it
     {"id": null, "state": "figures", "ways": …}      what went which way in one run
+
+`note` writes a step. This run and the next read it with one method, so the next run knows what this one did.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..providers.catalog.batches import BatchGroup
+from ..providers.catalog.provider import Provider
 from ..providers.json.json_values import (
     JSON,
     JSONObject,
@@ -37,7 +40,6 @@ from ..providers.json.json_values import (
 )
 from .intake import WayFigures
 from .line_file import LineFile
-from .line_ids import LineIds
 from .lines import LineId
 
 
@@ -47,6 +49,8 @@ class Submission:
 
     key: its own key, which travels in its metadata or in the ids of its lines.
     provider: the provider's name.
+    profile: the name of the provider's profile.
+    url: the provider's base URL; empty if that may hold a secret.
     group: what its lines have in common.
     lines: the number of its lines.
     generation: how often its lines were in a batch before.
@@ -60,11 +64,13 @@ class Submission:
 
     key: str
     provider: str
+    profile: str
+    url: str
     group: BatchGroup
-    lines: int
     generation: int
-    at: float
-    position: int
+    lines: int = 0
+    at: float = 0.0
+    position: int = 0
     file: str | None = None
     sent: bool = False
     batch: str | None = None
@@ -84,14 +90,13 @@ class WindowAnswer:
     token: str
     way: str
     at: float
-    earlier: bool = False
+    earlier: bool
 
 
 class Submissions:
     """The file, open for one run.
 
     open: key → submission that is not taken home.
-    submitted: the ids of the lines in them.
     windows: line id → its answer in a window, which is not in the journal.
     leftover: key → (provider, file) of files that are to be deleted, of submissions that are taken home.
     ways: way → what went that way in earlier runs.
@@ -101,17 +106,16 @@ class Submissions:
         """Open or create the file. Raises `JournalError`."""
         self._begin(path)
         self._file = LineFile(path, self._read)
-        for submission in self.open.values():
-            self.submitted.update((id, 0) for id in self.ids(submission))
+        self._earlier = False
 
     def _begin(self, path: Path) -> None:
         self.path: Path = path
         self.open: dict[str, Submission] = {}
-        self.submitted: LineIds = LineIds()
         self.windows: dict[LineId, WindowAnswer] = {}
         self.leftover: dict[str, tuple[str, str]] = {}
         self.ways: dict[str, WayFigures] = {}
         self._figures: list[int] = []
+        self._earlier = True
 
     @classmethod
     def peek(cls, path: Path) -> Submissions:
@@ -132,75 +136,34 @@ class Submissions:
         finally:
             self._file.close()
 
-    def ids(self, submission: Submission) -> list[LineId]:
-        """Return the ids of a submission's lines, in its order."""
-        found: list[LineId] = []
+    def ids(self, submission: Submission) -> Iterator[LineId]:
+        """Yield the ids of a submission's lines, in its order."""
         for id in items(loads_object(self._file.line_at(submission.position)), "lines"):
             assert type(id) is str or type(id) is int, "it was written so"
-            found.append(id)
-        return found
+            yield id
 
     # --- steps ---
 
-    def new_key(self) -> str:
-        """Return a key that no other batch has."""
-        return secrets.token_hex(8)
+    def intend(self, submission: Submission, ids: Sequence[LineId]) -> Submission:
+        """Write an intention. It is on the disk when this returns. Returns it as it was written. Raises `OSError`."""
+        group = submission.group
+        self.note(
+            submission.key, "intended", sync=True, provider=submission.provider, profile=submission.profile,
+            url=submission.url, model=group.model, path=group.path, headers=[[*pair] for pair in group.headers],
+            generation=submission.generation, at=time.time(), lines=[*ids],
+        )  # fmt: skip
+        return self.open[submission.key]
 
-    def intend(self, key: str, provider: str, group: BatchGroup, ids: Sequence[LineId], generation: int) -> Submission:
-        """Write an intention. It is on the disk when this returns. Raises `OSError`."""
-        position, at = self._file.size, time.time()
-        headers: list[JSON] = [[name, value] for name, value in group.headers]
-        record: JSONObject = {
-            "id": key, "state": "intended", "provider": provider, "model": group.model, "path": group.path,
-            "headers": headers, "generation": generation, "at": at, "lines": [*ids],
-        }  # fmt: skip
+    def note(self, key: str, state: str, *, sync: bool = False, **members: JSON) -> None:
+        """Write a step of a batch or of an answer in a window. Raises `OSError`.
+
+        sync: whether it is on the disk when this returns.
+        """
+        position, record = self._file.size, {"id": key, "state": state, **members}
         self._file.append(record)
-        self._file.sync()
-        submission = Submission(key, provider, group, len(ids), generation, at, position)
-        self.open[key] = submission
-        self.submitted.update((id, 0) for id in ids)
-        return submission
-
-    def uploaded(self, submission: Submission, file: str) -> None:
-        """Note the uploaded file. Raises `OSError`."""
-        submission.file = file
-        self._note(submission, "uploaded", file=file)
-
-    def sending(self, submission: Submission) -> None:
-        """Note that the batch is created now. It is on the disk when this returns. Raises `OSError`."""
-        submission.sent, submission.at = True, time.time()
-        self._note(submission, "sent", at=submission.at)
-        self._file.sync()
-
-    def created(self, submission: Submission, batch: str) -> None:
-        """Note the provider's id. Raises `OSError`."""
-        submission.batch = batch
-        self._note(submission, "submitted", batch=batch)
-
-    def cancelling(self, submission: Submission) -> None:
-        """Note that the batch is cancelled now. Raises `OSError`."""
-        submission.cancelled = True
-        self._note(submission, "cancelled")
-
-    def end(self, submission: Submission, ids: Sequence[LineId], *, taken: bool) -> None:
-        """Note that the results are in the journal, or that there is no such batch. Raises `OSError`."""
-        self._note(submission, "taken" if taken else "dropped")
-        del self.open[submission.key]
-        for id in ids:
-            self.submitted.pop(id, None)
-        if submission.file is not None:
-            self.leftover[submission.key] = submission.provider, submission.file
-
-    def deleted(self, key: str) -> None:
-        """Note that an uploaded file is deleted. Raises `OSError`."""
-        self._file.append({"id": key, "state": "deleted"})
-        del self.leftover[key]
-
-    def named(self, id: LineId, token: str, way: str) -> None:
-        """Note the answer of a line in a window. `sync` waits until it is on the disk. Raises `OSError`."""
-        answer = WindowAnswer(token, way, time.time())
-        self._file.append({"id": token, "state": "named", "line": id, "way": way, "at": answer.at})
-        self.windows[id] = answer
+        if sync:
+            self._file.sync()
+        self._read(position, record)
 
     def sync(self) -> None:
         """Wait until all steps are on the disk. Raises `OSError`."""
@@ -208,9 +171,8 @@ class Submissions:
 
     def forget(self, id: LineId) -> None:
         """Note that the answer of a line in a window is in the journal, or lost. Raises `OSError`."""
-        answer = self.windows.pop(id, None)
-        if answer is not None:
-            self._file.append({"id": answer.token, "state": "read", "line": id})
+        if id in self.windows:
+            self.note(self.windows[id].token, "read", line=id)
 
     def note_figures(self, ways: Mapping[str, WayFigures]) -> None:
         """Write what went which way in this run, for the receipts of later runs. Raises `OSError`."""
@@ -218,37 +180,31 @@ class Submissions:
         figures: JSONObject = {name: asdict(way) for name, way in ways.items()}
         self._file.append({"id": None, "state": "figures", "ways": figures})
 
-    def _note(self, submission: Submission, state: str, **members: JSON) -> None:
-        self._file.append({"id": submission.key, "state": state, **members})
-
-    # --- records of earlier runs ---
+    # --- what a step says ---
 
     def _read(self, position: int, record: JSONObject) -> str | None:
-        key, state = string(record, "id"), string(record, "state")
+        key, state, line = string(record, "id"), string(record, "state"), record.get("line")
         if state == "figures":
             self._figures.append(position)
             for name, figures in _figures(record):
                 add_figures(self.ways, name, figures)
-            return None
-        if key is None:
+        elif key is None:
             return "it has no key of a provider's batch"
-        line = record.get("line")
-        if type(line) is str or type(line) is int:
+        elif type(line) is str or type(line) is int:
+            self.windows.pop(line, None)
             if state == "named":
-                self.windows[line] = WindowAnswer(key, string(record, "way") or "", _at(record), earlier=True)
-            else:
-                self.windows.pop(line, None)
-            return None
-        if state == "intended":
+                self.windows[line] = WindowAnswer(key, string(record, "way") or "", _at(record), self._earlier)
+        elif state == "intended":
             headers = tuple((str(pair[0]), str(pair[1])) for pair in items(record, "headers") if type(pair) is list)
             group = BatchGroup(string(record, "model") or "", string(record, "path") or "", headers)
-            provider, generation = string(record, "provider") or "", integer(record, "generation") or 0
-            count = len(items(record, "lines"))
-            self.open[key] = Submission(key, provider, group, count, generation, _at(record), position)
+            provider, profile, url = (string(record, member) or "" for member in ("provider", "profile", "url"))
+            generation, count = integer(record, "generation") or 0, len(items(record, "lines"))
+            made = Submission(key, provider, profile, url, group, generation, count, _at(record), position)
+            self.open[key] = made
         elif state == "deleted":
             self.leftover.pop(key, None)
-        elif (submission := self.open.get(key)) is not None:
-            self._advance(submission, state, record)
+        elif key in self.open:
+            self._advance(self.open[key], state, record)
         return None
 
     def _advance(self, submission: Submission, state: str | None, record: JSONObject) -> None:
@@ -264,6 +220,11 @@ class Submissions:
             del self.open[submission.key]
             if submission.file is not None:
                 self.leftover[submission.key] = submission.provider, submission.file
+
+
+def shown_url(provider: Provider) -> str:
+    """Return a provider's base URL; empty if its query or its user may be a secret."""
+    return "" if "?" in provider.base_url or "@" in provider.base_url else provider.base_url
 
 
 def add_figures(ways: dict[str, WayFigures], name: str, more: WayFigures) -> None:

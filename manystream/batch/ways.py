@@ -2,21 +2,21 @@
 
 `WaysRun` reads all lines into a temporary file, asks the planner by which way they go, and hands them over. One task
 follows each `ProviderBatch` to its last result. A line goes one way at a time: it leaves a batch only when the provider
-reports that this has ended.
+reports that this has ended. In memory, a line is two numbers; its text and its id are in files.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import secrets
 import struct
 import tempfile
 import time
 from array import array
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import IO
 
@@ -32,7 +32,6 @@ from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, int
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from .client import BatchClient
 from .intake import Counters
@@ -40,14 +39,14 @@ from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .prices import dollars
-from .provider_batch import LONGEST_LOOK, SETTLED, ProviderBatch, Target
-from .submissions import Submissions
+from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch, Target
+from .submissions import Submission, Submissions, shown_url
 from .windows import WINDOW, WINDOW_WAYS, WindowCalls, has_ended
 
 BATCH, LIVE = "batch", "live"
 
 MOST_BYTES = 32 * 1024 * 1024
-"""The most bytes of one batch, whatever the provider allows: they are in memory while they are sent."""
+"""The most bytes of one batch, and of all that are being made, whatever the provider allows: they are in memory."""
 
 ANSWER_SECONDS, TAIL_SECONDS = 10.0, 60.0
 """The time of a usual and of a long live answer, before any was observed."""
@@ -69,6 +68,8 @@ LINE_NAMED = re.compile(r"requests[.\[](\d+)")
 """The place of a line in the message that refuses a batch."""
 
 Lines = AsyncGenerator[list[tuple[int, bytes]], None]
+_Name = tuple[str, BatchGroup, int]
+"""What the lines of one batch share: the provider's name, the group, and how often they were in a batch before."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -118,52 +119,30 @@ class Spool:
 
 
 class Pool:
-    """The positions of lines that go no way yet, in their order."""
+    """The positions of lines that wait for one way, in their order."""
 
     def __init__(self) -> None:
         self._lines = array("q")
         self._head = 0
-        self._returned: deque[int] = deque()
+        self._returned = array("q")  # the next one last
 
     def __len__(self) -> int:
         return len(self._returned) + len(self._lines) - self._head
 
-    def add(self, position: int) -> None:
-        """Add a line."""
-        self._lines.append(position)
+    def add(self, positions: Iterable[int]) -> None:
+        """Add lines."""
+        self._lines.extend(positions)
 
     def give_back(self, positions: Iterable[int]) -> None:
         """Put lines before all others."""
-        self._returned.extend(positions)
+        self._returned.extend(reversed([*positions]))
 
     def take(self) -> int:
         """Take the next line."""
         if self._returned:
-            return self._returned.popleft()
+            return self._returned.pop()
         self._head += 1
         return self._lines[self._head - 1]
-
-
-@dataclass(slots=True, eq=False)
-class _Draft:
-    """Lines that become one batch.
-
-    positions, ids, lines: of its lines: where they are in the spool, their ids, and their form in the batch.
-    """
-
-    key: str
-    target: Target
-    group: BatchGroup
-    generation: int
-    positions: list[int] = field(default_factory=list[int])
-    ids: list[LineId] = field(default_factory=list[LineId])
-    lines: list[bytes] = field(default_factory=list[bytes])
-    size: int = 0
-    holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.lines) >= self.target.most_lines or self.size >= self.target.most_bytes * 0.9
 
 
 class WaysRun:
@@ -192,9 +171,9 @@ class WaysRun:
         self._deadline = deadline
         self._via = via
         self._concurrency = concurrency
-        self._positions = LineIds()
-        self._pool = Pool()
-        self._moved: deque[tuple[int, str]] = deque()  # lines that go live, or into a window, next
+        self._pool = Pool()  # lines that go no way yet
+        self._moved = {LIVE: Pool(), **{way: Pool() for way in WINDOW_WAYS}}  # lines that go this way next
+        self._in_windows: dict[LineId, tuple[int, Holding | None]] = {}  # → position, and what is reserved here
         self._generations: dict[int, int] = {}
         self._targets: dict[str, Target] = {}
         self._target_of_model: dict[str, Target | None] = {}
@@ -217,16 +196,19 @@ class WaysRun:
         """Send all lines, and return when each has its record."""
         with tempfile.TemporaryFile() as spooled:
             self._spool = Spool(spooled)
+            submitted = LineIds()  # id of a line in a batch of an earlier run → its position
+            for submission in self._submissions.open.values():
+                submitted.update((id, NOWHERE) for id in self._submissions.ids(submission))
             async with aclosing(lines):
                 async for some in lines:
                     for number, data in some:
-                        self._take(number, data)
+                        self._take(number, data, submitted)
                     await trio.lowlevel.checkpoint()
             self._planner = self._make_planner()
             async with trio.open_nursery() as self._nursery:
                 for key, (provider, file) in list(self._submissions.leftover.items()):
                     self._delete_soon(key, provider, file)
-                self._resume()
+                self._resume(submitted)
                 self._nursery.start_soon(self._feed)
                 self._nursery.start_soon(self._submit)
                 await self._direct()
@@ -240,22 +222,22 @@ class WaysRun:
 
     # --- the lines ---
 
-    def _take(self, number: int, data: bytes) -> None:
+    def _take(self, number: int, data: bytes, submitted: LineIds) -> None:
         item = self._live.read(number, data)
         if item is None:
             return
         position = self._spool.add(number, data)
-        self._positions[item.id] = position
         target = self._target_of(item)
-        if item.id in self._submissions.submitted:
+        if item.id in submitted:
+            submitted[item.id] = position
             return
         answer = self._submissions.windows.get(item.id)
         if answer is not None and answer.way in WINDOW_WAYS:
-            self._moved.append((position, answer.way))
+            self._moved[answer.way].add([position])
         elif self._via == LIVE or target is None:
-            self._moved.append((position, LIVE))
+            self._moved[LIVE].add([position])
         else:
-            self._pool.add(position)
+            self._pool.add([position])
 
     def _target_of(self, item: Item) -> Target | None:
         """Return the provider whose batches can have the line; None if it can only go live."""
@@ -335,7 +317,7 @@ class WaysRun:
             decision = self._planner.decide(
                 now,
                 unsent=len(self._pool) + self._building,
-                live=self._live.running() + len(self._moved),
+                live=self._live.running() + len(self._moved[LIVE]),
                 under_way=self._under_way(),
             )
             for key, way in decision.move.items():
@@ -347,7 +329,7 @@ class WaysRun:
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
             for way in WINDOW_WAYS:
                 for _ in range(min(decision.send.get(way, 0), len(self._pool))):
-                    self._moved.append((self._pool.take(), way))
+                    self._moved[way].add([self._pool.take()])
             self._count()
             self._fed.set()
             self._submitted.set()
@@ -359,8 +341,8 @@ class WaysRun:
         self._counters.submitted = sum(job.left for job in self._jobs.values())
 
     def _is_done(self) -> bool:
-        waiting = len(self._pool) or self._building or self._moved or self._jobs or self._live.running()
-        return not waiting and not self.windows
+        waiting = len(self._pool) or any(map(len, self._moved.values())) or self._building or self._jobs
+        return not waiting and not self._live.running() and not self.windows
 
     def changed(self) -> None:
         """Decide again soon."""
@@ -371,11 +353,13 @@ class WaysRun:
         self.changed()
         self._waits_for_budget = False
         if way in WINDOW_WAYS:
-            seconds, position = self.windows.ended(item, completion, way), self._positions[item.id]
+            seconds = self.windows.ended(item, completion, way)
+            position, holding = self._in_windows.pop(item.id)
+            self._settle(holding, completion.cost or 0.0)
             if self.windows.is_lost(item, completion.error):
                 self._pool.give_back([position])
             elif completion.error is not None and completion.error.category is ErrorCategory.CANCELLED:
-                self._moved.append((position, LIVE))
+                self._moved[LIVE].add([position])
             else:
                 self._planner.observe(way, seconds)
                 return True
@@ -393,7 +377,7 @@ class WaysRun:
     def _measure(self) -> None:
         """Correct the planner's rate of live answers, while all places are taken."""
         now = trio.current_time()
-        if self._live.running() < self._concurrency and not self._moved and not self._wanted[LIVE]:
+        if self._live.running() < self._concurrency and not len(self._moved[LIVE]) and not self._wanted[LIVE]:
             self._measured_since, self._measured = now, 0
         elif now - self._measured_since >= MEASURED_SECONDS and self._measured >= MEASURED_LINES:
             self._planner.observe_live(self._measured / (now - self._measured_since), self._longest)
@@ -411,16 +395,20 @@ class WaysRun:
     async def _feed(self) -> None:
         """Start the lines that go live, one after the other, as there are places for them."""
         while True:
-            if self._moved:
-                position, way = self._moved.popleft()
+            way = next((way for way, pool in self._moved.items() if way != LIVE and len(pool)), LIVE)
+            if len(self._moved[way]):
+                position = self._moved[way].take()
             elif self._wanted[LIVE] > 0 and len(self._pool):
                 self._wanted[LIVE] -= 1
-                position, way = self._pool.take(), LIVE
+                position = self._pool.take()
             else:
                 self._fed = trio.Event()
                 await self._fed.wait()
                 continue
-            await self._live.start(self._item(position), way)
+            item = self._item(position)
+            if way != LIVE:
+                self._in_windows[item.id] = position, self._reserve_again(item, way)
+            await self._live.start(item, way)
 
     def price_of(self, way: str) -> float:
         """Return the price of a way, as a part of the list price."""
@@ -443,57 +431,58 @@ class WaysRun:
                 await self._submitted.wait()
 
     async def _submit_some(self) -> None:
-        drafts: dict[tuple[str, BatchGroup, int], _Draft] = {}
+        drafts: dict[_Name, ProviderBatch] = {}
         count = 0
         while self._wanted[BATCH] > 0 and len(self._pool) and trio.current_time() >= self._blocked_until:
             if self._waits_for_budget:
                 break
-            position = self._pool.take()
             self._wanted[BATCH] -= 1
             self._building += 1
-            draft = self._draft(position, drafts)
-            if draft is not None and draft.is_full:
-                del drafts[draft.target.provider.name, draft.group, draft.generation]
-                await self._create(draft)
+            name = self._draft(self._pool.take(), drafts)
             count += 1
             if count % STEP == 0:
                 await trio.lowlevel.checkpoint()
+            if name is not None and drafts[name].is_full:
+                await self._create(drafts.pop(name))
+            elif count % STEP == 0 and sum(draft.size for draft in drafts.values()) > MOST_BYTES:
+                await self._create(drafts.pop(max(drafts, key=lambda name: drafts[name].size)))
         for draft in drafts.values():
             await self._create(draft)
 
-    def _draft(self, position: int, drafts: dict[tuple[str, BatchGroup, int], _Draft]) -> _Draft | None:
-        """Add a line to the draft that fits it. Returns None if it goes live, is not paid, or waits for the budget."""
+    def _draft(self, position: int, drafts: dict[_Name, ProviderBatch]) -> _Name | None:
+        """Add a line to the draft that fits it, and return the draft's name. Returns None for a line that goes live, is
+        not paid, or waits for the budget."""
         item = self._item(position)
         target = self._target_of(item)
         found = self._grouped(item, target) if target is not None else None
         if target is None or found is None:
             self._building -= 1
-            self._moved.append((position, LIVE))
+            self._moved[LIVE].add([position])
             return None
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
-        holding = self._reserve(item, prepared, wire, target)
-        if holding is False and (self._jobs or drafts or self._live.running()):
-            self._building -= 1
-            self._pool.give_back([position])
-            self._waits_for_budget = True  # until something ends that has reserved more than it used
-            return None
+        holding = self._reserve(item, prepared, wire, target.interface.terms.price)
         if holding is True or holding is False:
             self._building -= 1
-            self._live.unpaid(item)
+            if holding is False and (self._jobs or drafts or self._live.running()):
+                self._pool.give_back([position])
+                self._waits_for_budget = True  # until something ends that has reserved more than it used
+            else:
+                self._live.unpaid(item)
             return None
-        name = target.provider.name, group, generation
+        provider = target.provider
+        name = provider.name, group, generation
         draft = drafts.get(name)
         if draft is None:
-            draft = drafts[name] = _Draft(self._submissions.new_key(), target, group, generation)
-        line = target.interface.line(f"{draft.key}-{len(draft.ids)}", wire.body, group)
+            where = provider.name, provider.profile.name, shown_url(provider)
+            submission = Submission(secrets.token_hex(8), *where, group, generation)
+            draft = drafts[name] = ProviderBatch(submission, self._submissions, target)
+        place = len(draft.positions)
         if holding is not None:
-            draft.holdings[len(draft.ids)] = holding
-        draft.positions.append(position)
-        draft.ids.append(item.id)
-        draft.lines.append(line)
-        draft.size += len(line) + 1
-        return draft
+            draft.holdings[place] = holding
+        line = target.interface.line(f"{draft.submission.key}-{place}", wire.body, group)
+        draft.add(position, item.id, line)
+        return name
 
     def _grouped(self, item: Item, target: Target) -> tuple[Prepared, WireRequest, BatchGroup] | None:
         """Return a line's live request and its group; None for a line that no batch takes."""
@@ -504,9 +493,9 @@ class WaysRun:
         group = target.interface.group(prepared.model, wire)
         return None if group is None or len(wire.body) > target.most_bytes // 2 else (prepared, wire, group)
 
-    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, target: Target) -> Holding | bool | None:
-        """Reserve the most that a line may cost. Returns None without a budget; False if it does not fit now, and True
-        if it never does."""
+    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, part: float) -> Holding | bool | None:
+        """Reserve the most that a line may cost, at a part of the list price. Returns None without a budget; False if
+        it does not fit now, and True if it never does."""
         traffic = self._starter.traffic
         if traffic is None or traffic.budgets is None:
             return None
@@ -515,9 +504,19 @@ class WaysRun:
             need = traffic.budgets.need(item.request, prepared, wire)
         except InvalidRequestError:
             return None  # the live way reports it
-        amounts = need.amounts._replace(usd=need.amounts.usd * target.interface.terms.price)
+        amounts = need.amounts._replace(usd=need.amounts.usd * part)
         found = traffic.budgets.reserve(need, amounts, now)
         return True if isinstance(found, ProviderError) else found if isinstance(found, Holding) else False
+
+    def _reserve_again(self, item: Item, way: str) -> Holding | None:
+        """Reserve what an answer may cost that an earlier run has begun in a window: its call reserves nothing."""
+        if item.id not in self._submissions.windows:
+            return None
+        try:
+            found = self._reserve(item, *self._starter.prepare_unstreamed(item.request), self.price_of(way))
+        except InvalidRequestError:
+            return None
+        return found if isinstance(found, Holding) else None
 
     def _settle(self, holding: Holding | None, dollars: float) -> None:
         """Replace what is reserved for a line by what it has cost."""
@@ -527,55 +526,50 @@ class WaysRun:
             used = NOTHING if not dollars else Amounts(dollars, 0.0, 0.0, 1.0)
             traffic.budgets.settle(holding, used, self._starter.runtime.loop.clock())
 
-    async def _create(self, draft: _Draft) -> None:
-        """Create the batch of a draft, unless its lines are to go another way by now."""
-        now = trio.current_time()
-        self._building -= len(draft.ids)
-        if now < self._blocked_until:
-            for holding in draft.holdings.values():
+    async def _create(self, job: ProviderBatch) -> None:
+        """Create a batch, unless its lines are to go another way by now."""
+        self._building -= len(job.positions)
+        if trio.current_time() < self._blocked_until:
+            for holding in job.holdings.values():
                 self._settle(holding, 0.0)
-            self._pool.give_back(draft.positions)
+            self._pool.give_back(job.positions)
             return
-        name = draft.target.provider.name
-        submission = self._submissions.intend(draft.key, name, draft.group, draft.ids, draft.generation)
-        handled = bytearray(len(draft.ids))
-        job = ProviderBatch(submission, self._submissions, draft.target, draft.ids, now, handled)
-        job.holdings = draft.holdings
-        self._jobs[draft.key] = job
+        self._jobs[job.submission.key] = job
         try:
-            created = await job.create(draft.lines, self._created)
+            created = await job.create(self._created)
         except ProviderError as error:
-            self._not_created(job, draft, error)
+            self._not_created(job, error)
             return
         if not created:  # its lines go another way before it was created
             self._drop(job)
-            self._moved.extend((position, job.to) for position in draft.positions)
+            self._moved[job.to].add(job.positions)
             return
         self._block, self._blocked_until = FIRST_BLOCK, -math.inf
         self._nursery.start_soon(self._tend, job)
 
-    def _not_created(self, job: ProviderBatch, draft: _Draft, error: ProviderError) -> None:
+    def _not_created(self, job: ProviderBatch, error: ProviderError) -> None:
         """Send the lines of a batch that the provider has refused another way, or later."""
         self._drop(job)
-        target, status, positions = draft.target, error.http_status, draft.positions
+        target, status, positions = job.target, error.http_status, job.positions
         named = LINE_NAMED.search(error.message)
         if status in NO_INTERFACE:
             target.closed = True
-            self._refuse_way(f"{target.provider.name!r} takes no batch of {draft.group.model!r} ({error.message})")
-            self._moved.extend((position, LIVE) for position in positions)
+            model = job.submission.group.model
+            self._refuse_way(f"{target.provider.name!r} takes no batch of {model!r} ({error.message})")
+            self._moved[LIVE].add(positions)
         elif error.category is ErrorCategory.RATE_LIMIT or status == 413:
-            self._wait_for_room(draft.target, len(positions), too_large=status == 413)
+            self._wait_for_room(target, len(positions), too_large=status == 413)
             self._pool.give_back(positions)
         elif status >= 500 or not status:
-            self._wait_for_room(draft.target, 0)
+            self._wait_for_room(target, 0)
             self._note(f"{target.provider.name!r} takes no batch now ({error.message})")
             self._pool.give_back(positions)
         elif named is not None and int(named[1]) < len(positions):
-            self._moved.append((positions.pop(int(named[1])), LIVE))
+            self._moved[LIVE].add([positions.pop(int(named[1]))])
             self._pool.give_back(positions)
         else:
             self._note(f"{target.provider.name!r} refused a batch ({error.message}): its lines go live")
-            self._moved.extend((position, LIVE) for position in positions)
+            self._moved[LIVE].add(positions)
         self.changed()
 
     def _wait_for_room(self, target: Target, lines: int, *, too_large: bool = False) -> None:
@@ -591,7 +585,7 @@ class WaysRun:
 
     def _drop(self, job: ProviderBatch) -> None:
         """End a batch that was not created."""
-        self._submissions.end(job.submission, job.ids, taken=False)
+        self._submissions.note(job.submission.key, "dropped")
         self._close(job)
 
     def _close(self, job: ProviderBatch) -> None:
@@ -606,21 +600,22 @@ class WaysRun:
 
     # --- batches of earlier runs ---
 
-    def _resume(self) -> None:
+    def _resume(self, submitted: LineIds) -> None:
         for submission in list(self._submissions.open.values()):
             target = self._target_named(submission.provider)
             if target is None:
                 self._live.fail(
-                    f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does not"
-                    " use: give the options of the run before"
+                    f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does"
+                    " not use: give the options of the run before"
                 )
                 return
-            ids = self._submissions.ids(submission)
-            since = trio.current_time() - max(0.0, time.time() - submission.at)
-            job = ProviderBatch(submission, self._submissions, target, ids, since, bytearray(len(ids)))
+            job = ProviderBatch(submission, self._submissions, target)
+            job.positions.extend(submitted[id] for id in self._submissions.ids(submission))
+            job.handled = bytearray(len(job.positions))
+            job.since = trio.current_time() - max(0.0, time.time() - submission.at)
             job.to = LIVE if submission.cancelled else ""
             job.is_known = submission.batch is not None
-            self._jobs[job.submission.key] = job
+            self._jobs[submission.key] = job
             self._nursery.start_soon(self._tend if job.is_known else self._recover, job)
 
     def _target_named(self, name: str) -> Target | None:
@@ -635,13 +630,15 @@ class WaysRun:
             if submission.sent:
                 await trio.sleep(max(0.0, submission.at + SETTLED - time.time()))
                 found = await job.find(self._created())
-            elif interface.has_files and submission.file is None:
-                submission.file = interface.file_of(await client.ask(interface.list_files()), submission.key)
+            elif interface.files is not None and submission.file is None:
+                answer = await client.ask(interface.list_files(interface.files))
+                submission.file = interface.file_of(interface.files, answer, submission.key)
             if found is None:
                 self._drop(job)
-                self._give_back(job, range(len(job.ids)))
+                self._pool.give_back(_there(job.positions))
+                self.changed()
                 return
-            self._submissions.created(submission, found.id)
+            self._submissions.note(submission.key, "submitted", batch=found.id)
             job.is_known = True
             await self._tend(job)
 
@@ -654,8 +651,7 @@ class WaysRun:
     async def _tend(self, job: ProviderBatch) -> None:
         """Follow a batch to its end, and take its results home."""
         with self._failures(f"the batch {job.submission.batch!r} of {job.submission.provider!r} cannot be read"):
-            state, body = await job.follow(self.changed)
-            await self._take_home(job, state, body)
+            await self._take_home(job, await job.follow(self.changed))
 
     @contextmanager
     def _failures(self, what: str) -> Generator[None, None, None]:
@@ -669,40 +665,40 @@ class WaysRun:
         except OSError as error:
             self._live.fail(f"cannot write {self._submissions.path}: {error.strerror}")
 
-    async def _take_home(self, job: ProviderBatch, state: BatchState, body: JSONObject) -> None:
+    async def _take_home(self, job: ProviderBatch, state: BatchState) -> None:
         """Record the results of a batch that has ended, and send what has none another way."""
-        take = partial(self._record, job)
-        for count, result in enumerate(job.target.interface.inline_results(body)):
-            take(result)
-            if count % STEP == 0:
-                await trio.lowlevel.checkpoint()
-        unreadable = ""
-        for name in state.results:
-            unreadable = await job.read_results(name, take) or unreadable
-        self._submissions.end(job.submission, job.ids, taken=True)
-        left = [index for index, handled in enumerate(job.handled) if not handled]
-        if len(left) < len(job.ids) and not job.to:
+        unreadable = await job.read_results(state, partial(self._record, job))
+        self._submissions.note(job.submission.key, "taken")
+        left = job.unhandled()
+        if len(left) < len(job.positions) and not job.to:
             self._planner.observe(BATCH, trio.current_time() - job.since)
         self._blocked_until = -math.inf
         self._close(job)
         if unreadable:
             self._fail_lines(job, left, f"the results of the batch cannot be read: {unreadable}")
+        elif state.is_full:
+            self._wait_for_room(job.target, len(job.positions))
+            self._pool.give_back(_there(job.positions[index] for index in left))
         elif state.problem:
-            self._after_failure(job, state, left)
+            self._note(f"a batch of {job.submission.provider!r} failed: {state.problem}")
+            bad = {line - 1 for line in state.bad_lines}
+            named = [index for index in left if index in bad]
+            self._send_on(job, named, f"the batch refused the line: {state.problem}", more=0)
+            others, more = [index for index in left if index not in bad], MOST_GENERATIONS if named else 1
+            self._send_on(job, others, f"the batch failed: {state.problem}", more=more)
         else:
-            self._give_back(job, left)
+            reason = f"{MOST_GENERATIONS} batches, one after the other, did not answer the line"
+            self._send_on(job, left, reason, more=MOST_GENERATIONS - 1 if self._via == BATCH else 0)
 
     def _record(self, job: ProviderBatch, result: BatchResult) -> None:
         """Record a result. Its line goes live instead if it was refused for a reason that passes."""
-        key, _, number = result.id.rpartition("-")
-        index = int(number) if number.isdecimal() and len(number) < 9 else -1
-        if key != job.submission.key or not 0 <= index < len(job.ids) or job.handled[index] or not result.status:
+        index = job.index(result)
+        if index is None:
             return
-        position = self._positions.get(job.ids[index])
-        if position is None:  # the input does not have the line any more
+        if job.positions[index] == NOWHERE:
             job.handled[index] = 1
             return
-        item = self._item(position)
+        item = self._item(job.positions[index])
         completion = self._starter.completion_of(item.request, result.status, result.body)
         if completion.error is not None and completion.error.retryable:
             return
@@ -717,53 +713,22 @@ class WaysRun:
         self._live.record(item, completion, BATCH, part)
         self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
 
-    # --- lines that a batch did not answer ---
-
-    def _after_failure(self, job: ProviderBatch, state: BatchState, left: Sequence[int]) -> None:
-        """Send the lines of a batch that failed as a whole again: in another batch, or live."""
-        if state.is_full:
-            self._wait_for_room(job.target, len(job.ids))
-            self._pool.give_back(self._positions_of(job, left))
-            return
-        self._note(f"a batch of {job.submission.provider!r} failed: {state.problem}")
-        bad = {line - 1 for line in state.bad_lines}
-        named = [index for index in left if index in bad]
-        others = [index for index in left if index not in bad]
-        if self._via == BATCH:
-            self._fail_lines(job, named, f"the batch refused the line: {state.problem}")
+    def _send_on(self, job: ProviderBatch, left: Iterable[int], reason: str, *, more: int) -> None:
+        """Send lines that a batch did not answer on their next way: into another batch, as long as they were in so many
+        at the most; else live. Where all lines go into batches, they fail with the reason."""
+        left = [index for index in left if job.positions[index] != NOWHERE]
+        positions = [job.positions[index] for index in left]
+        if job.to or (self._via != BATCH and job.submission.generation >= more):
+            self._moved[job.to or LIVE].add(positions)
+        elif job.submission.generation < more:
+            self._generations.update(dict.fromkeys(positions, job.submission.generation + 1))
+            self._pool.give_back(positions)
         else:
-            self._moved.extend((position, LIVE) for position in self._positions_of(job, named))
-        again = job.submission.generation < (MOST_GENERATIONS if named else 1)
-        if again and not job.to:
-            self._next_generation(job, others)
-        elif self._via == BATCH:
-            self._fail_lines(job, others, f"the batch failed: {state.problem}")
-        else:
-            self._moved.extend((position, job.to or LIVE) for position in self._positions_of(job, others))
-
-    def _give_back(self, job: ProviderBatch, left: Sequence[int]) -> None:
-        """Send lines that a batch did not answer on their next way."""
-        if not job.submission.batch:
-            self._pool.give_back(self._positions_of(job, left))  # it was never created
-        elif job.to or self._via != BATCH:
-            self._moved.extend((position, job.to or LIVE) for position in self._positions_of(job, left))
-        elif job.submission.generation + 1 < MOST_GENERATIONS:
-            self._next_generation(job, left)
-        else:
-            self._fail_lines(job, left, f"{MOST_GENERATIONS} batches, one after the other, did not answer the line")
+            self._fail_lines(job, left, reason)
         self.changed()
 
-    def _next_generation(self, job: ProviderBatch, indexes: Iterable[int]) -> None:
-        for position in self._positions_of(job, indexes):
-            self._generations[position] = job.submission.generation + 1
-            self._pool.give_back([position])
-
-    def _positions_of(self, job: ProviderBatch, indexes: Iterable[int]) -> list[int]:
-        found = (self._positions.get(job.ids[index]) for index in indexes)
-        return [position for position in found if position is not None]
-
-    def _fail_lines(self, job: ProviderBatch, indexes: Iterable[int], reason: str) -> None:
-        for position in self._positions_of(job, indexes):
+    def _fail_lines(self, job: ProviderBatch, left: Iterable[int], reason: str) -> None:
+        for position in _there(job.positions[index] for index in left):
             error = ProviderError(reason, category=ErrorCategory.SERVER)
             self._live.record(self._item(position), Completion(False, error=error, attempts=1), BATCH, 1.0)
 
@@ -777,13 +742,20 @@ class WaysRun:
 
     async def _delete(self, key: str, target: Target, file: str) -> None:
         """Delete an uploaded file. One that is gone already is no error."""
+        assert target.interface.files is not None, "it was uploaded"
         try:
-            await target.client.send_patiently(target.interface.delete_file(file))
-            self._submissions.deleted(key)
-        except ProviderError as error:
-            if error.category is ErrorCategory.NOT_FOUND:
-                self._submissions.deleted(key)
-            else:
-                self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
+            await target.client.send_patiently(target.interface.delete_file(target.interface.files, file))
+            error = None
+        except ProviderError as failure:
+            error = failure
+        if error is None or error.category is ErrorCategory.NOT_FOUND:
+            self._submissions.note(key, "deleted")
+        else:
+            self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
         self._deleting -= 1
         self.changed()
+
+
+def _there(positions: Iterable[int]) -> list[int]:
+    """Return the positions of lines that the input still has."""
+    return [position for position in positions if position != NOWHERE]

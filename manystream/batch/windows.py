@@ -84,7 +84,7 @@ class WindowCalls:
 
     def _named(self, id: LineId, way: str, token: str) -> None:
         try:
-            self._submissions.named(id, token, way)
+            self._submissions.note(token, "named", line=id, way=way, at=time.time())
         except OSError as error:
             self._fail(f"cannot write {self._submissions.path}: {error.strerror}")
         self._unsynced = True

@@ -120,7 +120,8 @@ deadlines:
   is cancelled, its partial results are taken, and the rest goes live. --via
   fixes the way. What is submitted is in answers.batches.jsonl, so that nothing
   is submitted twice. Ctrl-C leaves the batches running; the same command takes
-  their answers. --status answers.jsonl shows them and sends nothing.
+  their answers. --status answers.jsonl shows them, asks the provider how far
+  they are, and submits nothing.
 
 shards:
   --shard 2/8 sends the lines whose number modulo 8 is 2, and writes

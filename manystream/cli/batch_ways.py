@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import trio
 
 from ..batch import Counters, JournalError
 from ..batch.intake import WayFigures
 from ..batch.journal import submissions_path
 from ..batch.tables import is_table, journal_path
 from ..cost import CURRENCY
+from ..engine import open_engine
+from ..engine.request.credentials import find_key, is_loopback
+from ..providers.catalog.profiles import PROFILES
+from ..providers.catalog.provider import Provider
+from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps_text
+from ..providers.model.provider_error import ProviderError
+from .addresses import DIALECT_CLASSES, provider_of
 from .batch_targets import TargetOptions
 from .output.errors import CommandError
 from .output.terminal import clock, counted, harmless, money
+
+if TYPE_CHECKING:
+    from ..batch.submissions import Submission
+    from ..providers.catalog.batches import BatchInterface
 
 SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 WAYS = ("batch", "window", "live")
+
+ASK_SECONDS = 30.0
+"""`--status` waits so long for the providers."""
 
 
 class _Status(argparse.Action):
@@ -35,7 +54,7 @@ class _Status(argparse.Action):
         values: str | Sequence[object] | None,
         option_string: str | None = None,
     ) -> None:
-        print(status(Path(str(values))))
+        print(status(Path(str(values)), namespace.base_url, os.environ))
         parser.exit()
 
 
@@ -51,7 +70,10 @@ def add_way_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.add_argument(
-        "--status", action=_Status, metavar="FILE", help="show which batches of this file of answers are under way"
+        "--status",
+        action=_Status,
+        metavar="FILE",
+        help="show what is under way for this file of answers; nothing is submitted",
     )
 
 
@@ -96,8 +118,13 @@ def check_ways(via: str | None, targets: TargetOptions, *, by: bool, to_file: bo
         raise CommandError(f"--via {via} needs one server: leave out --route and all but one --base-url", status=2)
 
 
-def status(answers: Path) -> str:
-    """Return what is under way for a file of answers. Nothing is sent. Raises `CommandError`."""
+def status(answers: Path, base_urls: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return what is under way for a file of answers. The providers are asked for the state of each batch; nothing is
+    submitted. Raises `CommandError`.
+
+    base_urls: servers that the user has named.
+    environment: has the keys.
+    """
     from ..batch.submissions import Submissions
 
     path = submissions_path(journal_path(answers) if is_table(answers) else answers)
@@ -107,21 +134,91 @@ def status(answers: Path) -> str:
         return f"Nothing is under way: {harmless(str(path))} does not exist."
     except (OSError, JournalError) as error:
         raise CommandError(f"cannot read {path}: {error}") from None
+    states = trio.run(_states, found.open.values(), base_urls, environment) if found.open else {}
     lines: list[str] = []
-    for submission in found.open.values():
-        since = datetime.fromtimestamp(submission.at).astimezone().isoformat(" ", "minutes")
+    for key, submission in found.open.items():
         state = "is being cancelled" if submission.cancelled else "is under way"
-        name = submission.batch or f"(not known yet, key {submission.key})"
+        name = submission.batch or f"(not known yet, key {key})"
         what = counted(submission.lines, "line", "lines")
         lines.append(
-            f"{submission.provider} {harmless(name)} {state} since {since}: {what} for {submission.group.model}"
+            f"{submission.provider} {harmless(name)} {state} since {_time(submission.at)}: {what} for"
+            f" {submission.group.model}; {harmless(states[key])}"
         )
+    windows: dict[str, list[float]] = {}
+    for answer in found.windows.values():
+        windows.setdefault(answer.way, []).append(answer.at)
+    for way, times in windows.items():
+        are = counted(len(times), "line is", "lines are")
+        lines.append(f"{are} in {harmless(way)} since {_time(min(times))}; the provider is not asked")
     total = sum(submission.lines for submission in found.open.values())
-    count = counted(len(found.open), "batch", "batches")
-    lines.append(
-        f"{counted(total, 'line is', 'lines are')} under way in {count}." if lines else "Nothing is under way."
-    )
-    return "\n".join([*lines, *way_lines(found.ways)])
+    if found.open:
+        are, batches = counted(total, "line is", "lines are"), counted(len(found.open), "batch", "batches")
+        lines.append(f"{are} under way in {batches}.")
+    return "\n".join([*(lines or ["Nothing is under way."]), *way_lines(found.ways)])
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(" ", "minutes")
+
+
+async def _states(
+    submissions: Iterable[Submission], base_urls: Sequence[str], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what the provider says of each batch, or why it was not asked, by the batch's key."""
+    from ..batch.client import BatchClient
+
+    states: dict[str, str] = {}
+
+    async def ask(provider: Provider, interface: BatchInterface, some: Sequence[Submission]) -> None:
+        async with open_engine([provider]) as engine:
+            client = BatchClient(engine, provider)
+            for submission in some:
+                try:
+                    body = await client.send(interface.read(submission.batch or ""))
+                    state = interface.state(client.object(body))
+                except ProviderError as error:
+                    states[submission.key] = f"the provider does not say how far it is: {error.message}"
+                    continue
+                done = f", {state.done:,} of {state.total:,} lines done" if state.total else ""
+                states[submission.key] = f"the provider says {state.status!r}{done}"
+
+    servers: dict[tuple[str, str, str], list[Submission]] = {}
+    for submission in submissions:
+        servers.setdefault((submission.provider, submission.profile, submission.url), []).append(submission)
+    with trio.move_on_after(ASK_SECONDS):
+        async with trio.open_nursery() as nursery:
+            for (name, profile, url), some in servers.items():
+                try:
+                    provider, interface = _interface(name, profile, url, base_urls, environment)
+                except (CommandError, InvalidRequestError) as error:
+                    states.update((submission.key, f"the provider is not asked: {error}") for submission in some)
+                else:
+                    created = [submission for submission in some if submission.batch]
+                    nursery.start_soon(ask, provider, interface, created)
+    unasked = f"the provider is not asked, or has not answered within {ASK_SECONDS:g} s"
+    return {submission.key: unasked for some in servers.values() for submission in some} | states
+
+
+def _interface(
+    name: str, profile: str, url: str, base_urls: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Provider, BatchInterface]:
+    """Return a provider with its key. Raises `CommandError` and `InvalidRequestError`.
+
+    The file may come from somebody else, so a key goes only to the provider's own server, to one that the environment
+    or the user names, or to one of this machine.
+    """
+    from ..providers.catalog.batches import interface_of
+
+    row = next((row for row in PROFILES if row.name == profile), None)
+    provider = None if row is None else DIALECT_CLASSES[row.dialect_name](None, url or None, name=name, profile=row)
+    interface = None if provider is None else interface_of(provider)
+    if row is None or provider is None or interface is None:
+        raise CommandError(f"{profile!r} is no provider with a batch interface")
+    known = [row.base_url or "", provider_of(row, None, environment).base_url, *base_urls]
+    if not url or not (is_loopback(url) or urlsplit(url).netloc in [urlsplit(each).netloc for each in known]):
+        raise CommandError(f"give its address before --status: --base-url {harmless(url or 'URL')}")
+    find_key(provider, environment)
+    return provider, interface
 
 
 def way_lines(ways: Mapping[str, WayFigures]) -> list[str]:

@@ -361,6 +361,19 @@ def page_of(items: Sequence[Kept], after: str, limit: str, *, usual: int = 20, m
     return list(items[start:end]), end < len(items)
 
 
+_BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
+
+
+def form_parts(request: HTTPRequest) -> list[tuple[bytes, bytes]]:
+    """The headers and the content of each part of a multipart body (RFC 2046, 5.1). Raises `APIError`."""
+    boundary = _BOUNDARY.search(request.headers.get("content-type", ""))
+    if boundary is None:
+        raise APIError(400, "The request's body must be multipart.")
+    parts = request.body.split(b"--" + boundary[1].encode("latin-1"))[1:-1]
+    split = (part.removeprefix(b"\r\n").partition(b"\r\n\r\n") for part in parts)
+    return [(head, content.removesuffix(b"\r\n")) for head, _, content in split]
+
+
 class Lines:
     """Makes the lines of one batch. request: the one that creates the batch; its headers are those of each line."""
 

@@ -1,6 +1,7 @@
 """Gemini's batches: `:batchGenerateContent` and `/v1beta/batches`, with requests inline or in a file, and those files.
 
-A file is uploaded with Google's resumable protocol: a first request gets an address, to which the bytes go in pieces.
+A file is uploaded in one request (`X-Goog-Upload-Protocol: multipart`), or with Google's resumable protocol: a first
+request gets an address, to which the bytes go in pieces.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import base64
 import hashlib
 
 from ..http_server import HTTPRequest
-from .batches import DAY, Job, JobStore, Line, Lines, Reply, StoredFile, json_reply, page_of, time_text
+from .batches import DAY, Job, JobStore, Line, Lines, Reply, StoredFile, form_parts, json_reply, page_of, time_text
 from .gemini import GeminiWire
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, raw_json, string
 from .prompt import APIError
@@ -103,10 +104,20 @@ class GeminiBatches:
 
     def _start(self, request: HTTPRequest, key: str) -> Reply:
         """Begin an upload: the response has the address for the bytes."""
-        headers, asked = request.headers, mapping(loads_object(request.body) or {}, "file")
+        headers, described, data = request.headers, request.body, b""
+        if headers.get("x-goog-upload-protocol") == "multipart":
+            parts = form_parts(request)
+            if len(parts) != 2:
+                raise APIError(400, "a multipart upload has two parts: the file's description, and its bytes")
+            (_, described), (head, data) = parts
+            headers = {**headers, "x-goog-upload-header-content-type": head.partition(b": ")[2].decode("latin-1")}
+        asked = mapping(loads_object(described) or {}, "file")
         kind = headers.get("x-goog-upload-header-content-type") or string(asked, "mimeType")
         id, title = self._store.new_id(), string(asked, "displayName") or string(asked, "display_name")
         members: JSONObject = {"mimeType": kind, "source": "UPLOADED", **({"displayName": title} if title else {})}
+        if data:
+            file = self._store.keep(string(asked, "name") or f"files/{id[:12]}", key, data, members)
+            return json_reply({"file": _file_shown(file)})
         self._uploads[id] = key, bytearray(), members, string(asked, "name")
         url = f"http://{headers.get('host', '')}/upload/v1beta/files?upload_id={id}&upload_protocol=resumable"
         return Reply(b"", headers=[("x-goog-upload-url", url), ("x-goog-upload-status", "active")])

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from ..http_server import HTTPRequest
-from .batches import Job, JobStore, Line, Lines, Reply, StoredFile, json_reply, page_of
+from .batches import Job, JobStore, Line, Lines, Reply, StoredFile, form_parts, json_reply, page_of
 from .json_text import JSON, JSONObject, dumps, loads_object, mapping, objects, raw_json, string
 from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .prompt import APIError
@@ -45,7 +45,6 @@ FILE_ERRORS: dict[str, tuple[str, str | None]] = {
 }
 """Code of an error of an uploaded file → its message and the member that is wrong."""
 
-_BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
 _NAME = re.compile(rb'[; ]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'filename="([^"]*)"')
 
@@ -111,7 +110,12 @@ class OpenAIBatches:
                 raise APIError(404, f"Invalid URL ({request.method} {request.path})", code=UNKNOWN_URL)
 
     def _upload(self, request: HTTPRequest, key: str) -> StoredFile:
-        parts = dict(_form_parts(request))
+        parts: dict[str, tuple[bytes, str]] = {}
+        for head, content in form_parts(request):
+            named, file_name = _NAME.search(head), _FILE_NAME.search(head)
+            if named is not None:
+                text = file_name[1].decode("utf-8", "replace") if file_name else ""
+                parts[named[1].decode("utf-8", "replace")] = content, text
         if "file" not in parts or "purpose" not in parts:
             missing = "file" if "file" not in parts else "purpose"
             raise APIError(400, f"Missing required parameter: '{missing}'.", param=missing)
@@ -346,20 +350,6 @@ def _check_metadata(metadata: JSONObject) -> None:
             raise APIError(400, "metadata: at most 16 pairs, with names of at most 64 characters", param="metadata")
         if not isinstance(value, str) or len(value) > METADATA_VALUE:
             raise APIError(400, f"metadata.{name}: must be a text of at most 512 characters", param="metadata")
-
-
-def _form_parts(request: HTTPRequest) -> Iterator[tuple[str, tuple[bytes, str]]]:
-    """The parts of a multipart form (RFC 7578): name → content and file name."""
-    boundary = _BOUNDARY.search(request.headers.get("content-type", ""))
-    if boundary is None:
-        raise APIError(400, "The request's body must be multipart/form-data.")
-    mark = b"--" + boundary[1].encode("latin-1")
-    for part in request.body.split(mark)[1:-1]:
-        head, _, content = part.partition(b"\r\n\r\n")
-        name, file_name = _NAME.search(head), _FILE_NAME.search(head)
-        if name is not None:
-            text = file_name[1].decode("utf-8", "replace") if file_name else ""
-            yield name[1].decode("utf-8", "replace"), (content.removesuffix(b"\r\n"), text)
 
 
 def _file_shown(file: StoredFile) -> JSONObject:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import ClassVar
-from urllib.parse import quote
 
-from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count, later_page
+from ..catalog.batches import BatchGroup, BatchInterface, BatchPaths, BatchResult, BatchState, BatchTerms, count
 from ..catalog.dialect import WireRequest
-from ..json.json_values import JSON, JSONObject, dumps, mapping, objects, string
+from ..json.json_values import JSON, JSONObject, dumps, mapping, string
 from ..wire.wire_head import request_headers
 from .request import API_VERSION
 
@@ -33,34 +31,30 @@ STATUSES: dict[str, int] = {
 class Anthropic(BatchInterface):
     """Anthropic's interface: the lines are in the request, and the results are a file. It reports no progress."""
 
-    terms: ClassVar[BatchTerms] = BatchTerms(
+    terms = BatchTerms(
         lines=100_000,
         bytes=256_000_000,
         prior=((0.25, 300.0), (0.5, 1200.0), (0.9, 2 * HOUR), (0.99, 24 * HOUR)),
         stop=600.0,
     )
+    paths = BatchPaths(
+        batches="/messages/batches?limit=100",
+        after="after_id",
+        one="/messages/batches/{}",
+        cancel="/messages/batches/{}/cancel",
+        results="/messages/batches/{}/results",
+    )
+    version = "/v1"
 
     def takes(self, group: BatchGroup) -> bool:
-        return group.path == self._path.removesuffix("/batches")
+        return group.path == f"{self._version}/messages"
 
     def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
         return b'{"custom_id":%b,"params":%b}' % (dumps(id), body)
 
     def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
-        return self._post(self._path, b'{"requests":[%b]}' % b",".join(lines), group.headers)
-
-    def read(self, id: str) -> WireRequest:
-        return self._get(f"{self._path}/{quote(id, safe='')}")
-
-    def cancel(self, id: str) -> WireRequest:
-        return self._post(f"{self._path}/{quote(id, safe='')}/cancel", b"")
-
-    def list(self, after: str | None) -> WireRequest:
-        more = "" if after is None else f"&after_id={quote(after, safe='')}"
-        return self._get(f"{self._path}?limit=100{more}")
-
-    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
-        return [self.state(batch) for batch in objects(body, "data")], later_page(body)
+        path = f"{self._version}/messages/batches"
+        return self._post(path, b'{"requests":[%b]}' % b",".join(lines), group.headers)
 
     def state(self, body: JSONObject) -> BatchState:
         status, counts = string(body, "processing_status") or "", mapping(body, "request_counts")
@@ -77,9 +71,6 @@ class Anthropic(BatchInterface):
             results=(id,) if ended and string(body, "results_url") else (),
         )
 
-    def results(self, name: str) -> WireRequest:
-        return self._get(f"{self._path}/{quote(name, safe='')}/results")
-
     def result(self, value: JSONObject) -> BatchResult | None:
         id, result = string(value, "custom_id"), mapping(value, "result")
         kind = string(result, "type") or "unknown"
@@ -93,11 +84,6 @@ class Anthropic(BatchInterface):
         error = mapping(outer, "error") or outer
         status = STATUSES.get(string(error, "type") or "", 500)
         return BatchResult(id, status, dumps({"type": "error", "error": error}), string(outer, "request_id"))
-
-    @property
-    def _path(self) -> str:
-        path = self.provider.base_url.partition("?")[0].rstrip("/")
-        return "/messages/batches" if path.endswith("/v1") else "/v1/messages/batches"
 
     def _headers(self) -> Sequence[tuple[str, str]]:
         own = {"anthropic-version": API_VERSION}

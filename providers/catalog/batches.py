@@ -1,7 +1,8 @@
 """The batch interfaces of providers: many requests in one, answered within a day, at half the price.
 
-`BatchInterface` is what they have in common: it writes the requests and reads the bodies, and does no I/O. `OpenAI` and
-`OpenRouter` (openai/batches.py), `Anthropic` and `Gemini` are the kinds; `interface_of` chooses one for a provider.
+`BatchInterface` writes the requests and reads the bodies, and does no I/O. What its kinds have in common is here, with
+their paths as data; `OpenAI`, `Azure` and `OpenRouter` (openai/batches.py), `Anthropic` and `Gemini` add the forms of
+lines, states and results. `interface_of` chooses one for a provider.
 
 The lines of a batch have ids of the form `KEY-N`: the key of the batch, and the line's place in it from 0. So a result
 shows which batch of whose run it belongs to, also where the interface keeps no metadata.
@@ -10,18 +11,23 @@ shows which batch of whose run it belongs to, also where the interface keeps no 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
+from urllib.parse import quote
 
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, loads_object, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, loads_object, mapping, objects, string
 from ..wire.wire_head import path_with_query, request_headers
 from .dialect import WireRequest
 from .provider import Provider
 
 UPLOADED = "manystream-{}.jsonl"
 """The name of an uploaded file, with the key of its batch."""
+
+VERSION = re.compile(r"/v\d{1,3}(?:(?:alpha|beta)\d{0,3})?(?=/|$)", re.ASCII)
+"""An API version in the path of a base URL."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -42,6 +48,48 @@ class BatchTerms:
     price: float = 0.5
     prior: tuple[tuple[float, float], ...]
     stop: float
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BatchPaths:
+    """The paths of an interface, below its version. `{}` stands for an id.
+
+    batches: path and query of a page of all batches, newest first.
+    after: the query's member with which a later page begins.
+    one: path of one batch.
+    cancel: path of its cancellation.
+    cancel_body: the body of that request.
+    results: path of a file of results; empty where results are in the state of a batch.
+    """
+
+    batches: str
+    after: str
+    one: str
+    cancel: str
+    cancel_body: bytes = b""
+    results: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class BatchFiles:
+    """How the lines of a batch are uploaded as a file (RFC 2046, 5.1) and found again.
+
+    path: where files are uploaded, from the base URL's beginning.
+    kind: the content type of the upload, without its boundary.
+    parts: the parts before the lines, and the headers of the lines' part. `{}` stands for the file's name.
+    headers: further headers of the upload.
+    all: path and query of the list of files.
+    one: path of one file.
+    members: of a list of files: the list, and in it the name and the id of a file.
+    """
+
+    path: str
+    kind: str
+    parts: tuple[str, ...]
+    headers: tuple[tuple[str, str], ...] = ()
+    all: str
+    one: str
+    members: tuple[str, str, str]
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,7 +117,8 @@ class BatchState:
     total: the number of lines; 0 if it is not known yet.
     key: the key in its metadata; None where the interface keeps none.
     created: when it was created, in Unix seconds on the provider's clock; None if it is not reported.
-    results: names of the files with results; empty if they are in the body, or if there are none.
+    results: names of the files with results.
+    lines: the results themselves, where they are in the state of the batch, each for `BatchInterface.result`.
     problem: why the whole batch failed; empty if it did not.
     bad_lines: numbers from 1 of the lines for which it failed; empty if none is named.
     is_full: whether it failed because the key has too much in unfinished batches.
@@ -83,6 +132,7 @@ class BatchState:
     key: str | None = None
     created: float | None = None
     results: tuple[str, ...] = ()
+    lines: Sequence[JSONObject] = ()
     problem: str = ""
     bad_lines: tuple[int, ...] = ()
     is_full: bool = False
@@ -108,23 +158,25 @@ class BatchInterface(abc.ABC):
     """One batch interface of one provider.
 
     terms: its limits, price and times.
-    has_files: whether the lines are uploaded as a file before the batch is created.
+    paths: where its batches are.
+    version: the beginning of its paths, which the base URL may have already.
     keeps_key: whether the list of batches has their keys. Without it, only the results show whose a batch is.
+
+    files: how lines are uploaded as a file before the batch is created; None if they are in the request.
     """
 
-    terms: ClassVar[BatchTerms]
-    has_files: ClassVar[bool] = False
+    terms: BatchTerms
+    paths: ClassVar[BatchPaths]
+    version: ClassVar[str] = ""
     keeps_key: ClassVar[bool] = False
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, files: BatchFiles | None = None) -> None:
         self.provider: Provider = provider
+        self.files: BatchFiles | None = files
+        path = provider.base_url.partition("?")[0]
+        self._version = "" if VERSION.search(path) else self.version
 
-    def group(self, model: str, wire: WireRequest) -> BatchGroup | None:
-        """Return the group that a live request belongs to; None for one that cannot be sent in a batch."""
-        usual = dict(self._headers())
-        headers = tuple((name, value) for name, value in wire.headers if usual.get(name) != value)
-        group = BatchGroup(model, wire.path.partition("?")[0], headers)
-        return group if self.takes(group) else None
+    # --- what the kinds have of their own ---
 
     @abc.abstractmethod
     def takes(self, group: BatchGroup) -> bool:
@@ -139,37 +191,45 @@ class BatchInterface(abc.ABC):
         """Return the request that creates a batch. file: the id of the uploaded file; `lines` is not used then."""
 
     @abc.abstractmethod
-    def read(self, id: str) -> WireRequest:
-        """Return the request for the state of a batch."""
-
-    @abc.abstractmethod
-    def cancel(self, id: str) -> WireRequest:
-        """Return the request that cancels a batch."""
-
-    @abc.abstractmethod
-    def list(self, after: str | None) -> WireRequest:
-        """Return the request for a page of all batches, newest first. after: what `read_list` returned for the page
-        before; None for the first page."""
-
-    @abc.abstractmethod
-    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
-        """Return the batches of a page, and where the next page begins; None if this is the last one."""
-
-    @abc.abstractmethod
     def state(self, body: JSONObject) -> BatchState:
         """Read the state of a batch."""
-
-    def inline_results(self, body: JSONObject) -> Iterator[BatchResult]:
-        """Yield the results that the state of a batch contains."""
-        return iter(())
-
-    def results(self, name: str) -> WireRequest:
-        """Return the request for a file of results, one of `BatchState.results`."""
-        raise NotImplementedError
 
     @abc.abstractmethod
     def result(self, value: JSONObject) -> BatchResult | None:
         """Read a result; None for one that names no line."""
+
+    # --- what they have in common ---
+
+    def group(self, model: str, wire: WireRequest) -> BatchGroup | None:
+        """Return the group that a live request belongs to; None for one that cannot be sent in a batch."""
+        usual = dict(self._headers())
+        headers = tuple((name, value) for name, value in wire.headers if usual.get(name) != value)
+        group = BatchGroup(model, wire.path.partition("?")[0], headers)
+        return group if self.takes(group) else None
+
+    def read(self, id: str) -> WireRequest:
+        """Return the request for the state of a batch."""
+        return self._get(self.paths.one.format(quote(id)))
+
+    def cancel(self, id: str) -> WireRequest:
+        """Return the request that cancels a batch."""
+        return self._post(self._version + self.paths.cancel.format(quote(id)), self.paths.cancel_body)
+
+    def list(self, after: str | None) -> WireRequest:
+        """Return the request for a page of all batches, newest first. after: what `read_list` returned for the page
+        before; None for the first page."""
+        more = "" if after is None else f"&{self.paths.after}={quote(after, safe='')}"
+        return self._get(self.paths.batches + more)
+
+    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
+        """Return the batches of a page, and where the next page begins; None if this is the last one."""
+        found = [self.state(batch) for batch in objects(body, "data")]
+        more = body.get("has_more") is True
+        return found, (string(body, "last_id") or (found[-1].id if found else None)) if more else None
+
+    def results(self, name: str) -> WireRequest:
+        """Return the request for a file of results, one of `BatchState.results`."""
+        return self._get(self.paths.results.format(quote(name)))
 
     def result_of_line(self, line: bytes) -> BatchResult | None:
         """Read a line of a file of results; None for an empty line, and for one that cannot be read."""
@@ -182,27 +242,37 @@ class BatchInterface(abc.ABC):
 
     # --- files ---
 
-    def upload(self, key: str, lines: Sequence[bytes]) -> WireRequest:
+    def upload(self, files: BatchFiles, key: str, lines: Sequence[bytes]) -> WireRequest:
         """Return the request that uploads the lines."""
-        raise NotImplementedError
+        mark, name = f"manystream-{key}", UPLOADED.format(key)
+        head = "".join(f"--{mark}\r\n{part.format(name)}\r\n" for part in files.parts).encode()
+        body = b"".join([head, b"\r\n", b"\n".join(lines), f"\n\r\n--{mark}--\r\n".encode()])
+        return self._post(files.path, body, [("content-type", f"{files.kind}; boundary={mark}"), *files.headers])
 
-    def list_files(self) -> WireRequest:
-        """Return the request for the uploaded files, newest first."""
-        raise NotImplementedError
+    def file_id(self, files: BatchFiles, body: JSONObject) -> str | None:
+        """Return the id of a file, from the answer to its upload; None if it has none."""
+        return string(mapping(body, "file") or body, files.members[2])
 
-    def file_of(self, body: JSONObject, key: str) -> str | None:
+    def list_files(self, files: BatchFiles) -> WireRequest:
+        """Return the request for the uploaded files."""
+        return self._get(files.all)
+
+    def file_of(self, files: BatchFiles, body: JSONObject, key: str) -> str | None:
         """Return the id of the file that was uploaded for a batch, from the list of files; None if it has none."""
-        raise NotImplementedError
+        (all, name, id), uploaded = files.members, UPLOADED.format(key)
+        return next((string(file, id) for file in objects(body, all) if file.get(name) == uploaded), None)
 
-    def delete_file(self, file: str) -> WireRequest:
+    def delete_file(self, files: BatchFiles, file: str) -> WireRequest:
         """Return the request that deletes a file."""
-        raise NotImplementedError
+        wire = self._get(files.one.format(quote(file)))
+        wire.method = "DELETE"
+        return wire
 
-    # --- for the kinds ---
+    # --- requests ---
 
     def _get(self, path: str) -> WireRequest:
         headers = [pair for pair in self._headers() if pair[0] != "content-type"]
-        return WireRequest(path_with_query(path, self.provider.profile.quirks), headers, b"", "GET")
+        return WireRequest(path_with_query(self._version + path, self.provider.profile.quirks), headers, b"", "GET")
 
     def _post(self, path: str, body: bytes, headers: Sequence[tuple[str, str]] = ()) -> WireRequest:
         merged = dict(self._headers()) | dict(headers)
@@ -217,11 +287,6 @@ def count(value: JSON) -> int:
     if type(value) is str and value.isdecimal() and len(value) < 16:
         return int(value)
     return value if type(value) is int and value > 0 else 0
-
-
-def later_page(body: JSONObject, last: str = "last_id") -> str | None:
-    """Return where the next page of a list begins, in the form that OpenAI, OpenRouter and Anthropic have."""
-    return string(body, last) if body.get("has_more") is True else None
 
 
 def status_of(value: JSONObject, name: str) -> int:

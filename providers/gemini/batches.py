@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import ClassVar
-from urllib.parse import quote
+from collections.abc import Sequence
+from dataclasses import replace
 
-from ..catalog.batches import BatchGroup, BatchInterface, BatchResult, BatchState, BatchTerms, count
+from ..catalog.batches import (
+    BatchFiles,
+    BatchGroup,
+    BatchInterface,
+    BatchPaths,
+    BatchResult,
+    BatchState,
+    BatchTerms,
+    count,
+)
 from ..catalog.dialect import WireRequest
+from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
-from .path import METHODS, VERSION
+from .path import API_VERSION, METHODS
 
 HOUR = 3600.0
 
@@ -37,37 +46,68 @@ FULL = 8
 """The code of a batch that failed because the key has too much in unfinished batches."""
 
 
-class Gemini(BatchInterface):
-    """Gemini's interface: the lines are in the request, and the results in the state of the batch, or in a file."""
+INLINE_BYTES = 19_000_000
+"""The most bytes of a request that has its lines in it: the limit is 20 MB."""
 
-    keeps_key: ClassVar[bool] = True
-    terms: ClassVar[BatchTerms] = BatchTerms(
+FILES = BatchFiles(
+    path=f"/upload{API_VERSION}/files",
+    kind="multipart/related",
+    parts=(
+        'Content-Type: application/json\r\n\r\n{{"file":{{"displayName":"{}"}}}}',
+        "Content-Type: application/jsonl",
+    ),
+    headers=(("x-goog-upload-protocol", "multipart"),),
+    all="/files?pageSize=100",
+    one="/{}",
+    members=("files", "displayName", "name"),
+)
+
+
+class Gemini(BatchInterface):
+    """Gemini's interface: the lines are uploaded as a file, and the results are one.
+
+    Below a base URL that has a version, such as that of a proxy, nothing can be uploaded: uploads have a path of their
+    own before the version. Then the lines are in the request, and the results in the state of the batch.
+    """
+
+    terms = BatchTerms(
         lines=50_000,
-        bytes=19_000_000,
+        bytes=2_000_000_000,
         prior=((0.25, 600.0), (0.5, 1800.0), (0.9, 6 * HOUR), (0.99, 24 * HOUR)),
         stop=300.0,
     )
+    paths = BatchPaths(
+        batches="/batches?pageSize=100",
+        after="pageToken",
+        one="/{}",
+        cancel="/{}:cancel",
+        cancel_body=b"{}",
+        results="/{}:download?alt=media",
+    )
+    version = API_VERSION
+    keeps_key = True
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(provider)
+        if self._version:
+            self.files = FILES
+        else:
+            self.terms = replace(self.terms, bytes=INLINE_BYTES)
 
     def takes(self, group: BatchGroup) -> bool:
         return not group.headers and group.path.endswith(METHODS[False])
 
     def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
-        return b'{"request":%b,"metadata":{"key":%b}}' % (body, dumps(id))
+        if self.files is None:
+            return b'{"request":%b,"metadata":{"key":%b}}' % (body, dumps(id))
+        return b'{"key":%b,"request":%b}' % (dumps(id), body)
 
     def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
         path = group.path.removesuffix(METHODS[False]) + ":batchGenerateContent"
-        body = b'{"batch":{"displayName":%b,"inputConfig":{"requests":{"requests":[%b]}}}}'
-        return self._post(path, body % (dumps(NAME.format(key)), b",".join(lines)))
-
-    def read(self, id: str) -> WireRequest:
-        return self._get(f"{self._version}/{quote(id)}")
-
-    def cancel(self, id: str) -> WireRequest:
-        return self._post(f"{self._version}/{quote(id)}:cancel", b"{}")
-
-    def list(self, after: str | None) -> WireRequest:
-        more = "" if after is None else f"&pageToken={quote(after, safe='')}"
-        return self._get(f"{self._version}/batches?pageSize=100{more}")
+        source = b'"requests":{"requests":[%b]}' % b",".join(lines)
+        if file is not None:
+            source = b'"fileName":%b' % dumps(file)
+        return self._post(path, b'{"batch":{"displayName":%b,"inputConfig":{%b}}}' % (dumps(NAME.format(key)), source))
 
     def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
         found = objects(body, "operations") or objects(body, "batches")
@@ -80,7 +120,8 @@ class Gemini(BatchInterface):
         total, name = count(stats.get("requestCount")), string(batch, "displayName") or ""
         error = mapping(body, "error")
         prefix = NAME.format("")
-        file = string(self._output(body), "responsesFile") or string(mapping(body, "dest"), "fileName")
+        output = mapping(body, "response") or mapping(batch, "output")  # it may be there twice
+        file = string(output, "responsesFile") or string(mapping(body, "dest"), "fileName")
         return BatchState(
             string(body, "name") or "",
             word,
@@ -89,16 +130,10 @@ class Gemini(BatchInterface):
             total=total,
             key=name.removeprefix(prefix) if name.startswith(prefix) else None,
             results=(file,) if file else (),
+            lines=objects(mapping(output, "inlinedResponses"), "inlinedResponses"),
             problem=(string(error, "message") or "the batch failed") if status == "FAILED" else "",
             is_full=integer(error, "code") == FULL,
         )
-
-    def inline_results(self, body: JSONObject) -> Iterator[BatchResult]:
-        found = objects(mapping(self._output(body), "inlinedResponses"), "inlinedResponses")
-        return filter(None, map(self.result, found))
-
-    def results(self, name: str) -> WireRequest:
-        return self._get(f"/download{self._version or '/v1beta'}/{quote(name)}:download?alt=media")
 
     def result(self, value: JSONObject) -> BatchResult | None:
         id = string(value, "key") or string(mapping(value, "metadata"), "key")
@@ -113,13 +148,3 @@ class Gemini(BatchInterface):
             return BatchResult(id, 0, str(message).encode())
         status, word = STATUSES.get(code, (500, "INTERNAL"))
         return BatchResult(id, status, dumps({"error": {"code": status, "message": message, "status": word}}))
-
-    def _output(self, body: JSONObject) -> JSONObject:
-        """Return the output of a batch. It may be there twice."""
-        return mapping(body, "response") or mapping(mapping(body, "metadata"), "output")
-
-    @property
-    def _version(self) -> str:
-        """The API's version in a path, unless the base URL has it."""
-        path = self.provider.base_url.partition("?")[0].rstrip("/")
-        return "" if VERSION.search(path) else "/v1beta"

@@ -7,23 +7,23 @@ openrouter.ai/docs/batch-quickstart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
-from urllib.parse import quote
 
 from ..catalog.batches import (
-    UPLOADED,
+    BatchFiles,
     BatchGroup,
     BatchInterface,
+    BatchPaths,
     BatchResult,
     BatchState,
     BatchTerms,
     count,
-    later_page,
     status_of,
 )
 from ..catalog.dialect import WireRequest
+from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
 
 HOUR = 3600.0
@@ -58,8 +58,70 @@ FULL = frozenset({"token_limit_exceeded", "enqueued_token_limit_exceeded", "rate
 PROBLEM_LIMIT = 500
 
 
-class _Lines(BatchInterface):
-    """What the three have in common: the form of a result."""
+FILES = BatchFiles(
+    path="/files",
+    kind="multipart/form-data",
+    parts=(
+        'Content-Disposition: form-data; name="purpose"\r\n\r\nbatch',
+        'Content-Disposition: form-data; name="file"; filename="{}"\r\nContent-Type: application/jsonl',
+    ),
+    all="/files?purpose=batch&order=desc&limit=100",
+    one="/files/{}",
+    members=("data", "filename", "id"),
+)
+
+
+class OpenRouter(BatchInterface):
+    """OpenRouter's interface: the lines are in the request, and the results in the state of a completed batch.
+
+    It keeps no metadata, and a batch cannot be cancelled.
+    """
+
+    terms = BatchTerms(
+        lines=50_000,
+        bytes=20_000_000,
+        prior=((0.5, 420.0), (0.9, HOUR), (0.99, 8 * HOUR), (1.0, 24 * HOUR)),
+        stop=math.inf,
+    )
+    paths = BatchPaths(
+        batches="/batches?limit=100",
+        after="after",
+        one="/batches/{}",
+        cancel="/batches/{}/cancel",
+        results="/files/{}/content",
+    )
+    endpoints: ClassVar[dict[str, str]] = {"/chat/completions": "/v1/chat/completions", "/responses": "/v1/responses"}
+    """The end of a live request's path → the endpoint in a batch."""
+
+    def takes(self, group: BatchGroup) -> bool:
+        return _end(group.path) in self.endpoints and not group.headers
+
+    def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
+        return b'{"custom_id":%b,"body":%b}' % (dumps(id), body)
+
+    def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
+        # The server reads the body as it comes, so the requests are last.
+        head = dumps({"endpoint": self.endpoints[_end(group.path)], "model": group.model, "completion_window": "24h"})
+        return self._post("/batches", b'%b,"requests":[%b]}' % (head[:-1], b",".join(lines)))
+
+    def state(self, body: JSONObject) -> BatchState:
+        status, counts = string(body, "status") or "", mapping(body, "request_counts")
+        errors = objects(mapping(body, "errors"), "data") or [mapping(body, "error")]
+        files = (string(body, name) for name in ("output_file_id", "error_file_id"))
+        return BatchState(
+            string(body, "id") or "",
+            status,
+            status in ENDED,
+            done=count(counts.get("completed")) + count(counts.get("failed")),
+            total=count(counts.get("total")),
+            key=string(mapping(body, "metadata"), METADATA),
+            created=_time(body.get("created_at")),
+            results=tuple(file for file in files if file),
+            lines=objects(body, "results"),
+            problem=_problem(errors) if status == "failed" else "",
+            bad_lines=tuple(line for error in errors if (line := integer(error, "line"))),
+            is_full=any(string(error, "code") in FULL for error in errors),
+        )
 
     def result(self, value: JSONObject) -> BatchResult | None:
         id = string(value, "custom_id")
@@ -79,164 +141,44 @@ class _Lines(BatchInterface):
         return BatchResult(id, status, dumps(body), request_id)
 
 
-class OpenAI(_Lines):
+class OpenAI(OpenRouter):
     """OpenAI's interface: a file of lines is uploaded, and the results are files."""
 
-    terms: ClassVar[BatchTerms] = BatchTerms(
+    terms = BatchTerms(
         lines=50_000,
         bytes=200_000_000,
         prior=((0.25, 900.0), (0.5, HOUR), (0.9, 8 * HOUR), (0.99, 24 * HOUR)),
         stop=600.0,
     )
-    has_files: ClassVar[bool] = True
-    keeps_key: ClassVar[bool] = True
-    paths: ClassVar[dict[str, str]] = {"/chat/completions": "/v1/chat/completions", "/responses": "/v1/responses"}
-    """The end of a live request's path → the endpoint in a batch."""
+    keeps_key = True
 
-    def takes(self, group: BatchGroup) -> bool:
-        return _end(group.path) in self.paths and not group.headers
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(provider, FILES)
 
     def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
-        url = self.paths[_end(group.path)]
+        url = self.endpoints[_end(group.path)]
         return b'{"custom_id":%b,"method":"POST","url":%b,"body":%b}' % (dumps(id), dumps(url), body)
-
-    def upload(self, key: str, lines: Sequence[bytes]) -> WireRequest:
-        mark = f"manystream-{key}"
-        parts = [
-            f'--{mark}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-            f'--{mark}\r\nContent-Disposition: form-data; name="file"; filename="{UPLOADED.format(key)}"\r\n'
-            "Content-Type: application/jsonl\r\n\r\n".encode(),
-            b"\n".join(lines),
-            f"\n\r\n--{mark}--\r\n".encode(),
-        ]
-        return self._post("/files", b"".join(parts), [("content-type", f"multipart/form-data; boundary={mark}")])
-
-    def list_files(self) -> WireRequest:
-        return self._get("/files?purpose=batch&order=desc&limit=100")
-
-    def file_of(self, body: JSONObject, key: str) -> str | None:
-        name = UPLOADED.format(key)
-        return next((string(file, "id") for file in objects(body, "data") if file.get("filename") == name), None)
-
-    def delete_file(self, file: str) -> WireRequest:
-        wire = self._get(f"/files/{quote(file, safe='')}")
-        wire.method = "DELETE"
-        return wire
 
     def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
         body: JSONObject = {
             "input_file_id": file,
-            "endpoint": self.paths[_end(group.path)],
+            "endpoint": self.endpoints[_end(group.path)],
             "completion_window": "24h",
             "metadata": {METADATA: key},
         }
         return self._post("/batches", dumps(body))
 
-    def read(self, id: str) -> WireRequest:
-        return self._get(f"/batches/{quote(id, safe='')}")
-
-    def cancel(self, id: str) -> WireRequest:
-        return self._post(f"/batches/{quote(id, safe='')}/cancel", b"")
-
-    def list(self, after: str | None) -> WireRequest:
-        return self._get(f"/batches?limit=100{_after(after)}")
-
-    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
-        found = [self.state(batch) for batch in objects(body, "data")]
-        last = later_page(body) or (found[-1].id if found and body.get("has_more") is True else None)
-        return found, last
-
-    def state(self, body: JSONObject) -> BatchState:
-        status, counts = string(body, "status") or "", mapping(body, "request_counts")
-        errors = objects(mapping(body, "errors"), "data")
-        files = (string(body, name) for name in ("output_file_id", "error_file_id"))
-        return BatchState(
-            string(body, "id") or "",
-            status,
-            status in ENDED,
-            done=count(counts.get("completed")) + count(counts.get("failed")),
-            total=count(counts.get("total")),
-            key=string(mapping(body, "metadata"), METADATA),
-            created=_time(body.get("created_at")),
-            results=tuple(file for file in files if file),
-            problem=_problem(errors) if status == "failed" else "",
-            bad_lines=tuple(line for error in errors if (line := integer(error, "line"))),
-            is_full=any(string(error, "code") in FULL for error in errors),
-        )
-
-    def results(self, name: str) -> WireRequest:
-        return self._get(f"/files/{quote(name, safe='')}/content")
-
 
 class Azure(OpenAI):
     """Azure's: OpenAI's, with other names of the endpoints."""
 
-    terms: ClassVar[BatchTerms] = BatchTerms(
-        lines=100_000, bytes=200_000_000, prior=OpenAI.terms.prior, stop=OpenAI.terms.stop
-    )
-    paths: ClassVar[dict[str, str]] = {"/chat/completions": "/chat/completions", "/responses": "/v1/responses"}
-
-
-class OpenRouter(_Lines):
-    """OpenRouter's interface: the lines are in the request, and the results in the state of a completed batch.
-
-    It keeps no metadata, and a batch cannot be cancelled.
-    """
-
-    terms: ClassVar[BatchTerms] = BatchTerms(
-        lines=50_000,
-        bytes=20_000_000,
-        prior=((0.5, 420.0), (0.9, HOUR), (0.99, 8 * HOUR), (1.0, 24 * HOUR)),
-        stop=math.inf,
-    )
-    paths: ClassVar[dict[str, str]] = OpenAI.paths
-
-    def takes(self, group: BatchGroup) -> bool:
-        return _end(group.path) in self.paths and not group.headers
-
-    def line(self, id: str, body: bytes, group: BatchGroup) -> bytes:
-        return b'{"custom_id":%b,"body":%b}' % (dumps(id), body)
-
-    def create(self, key: str, lines: Sequence[bytes], file: str | None, group: BatchGroup) -> WireRequest:
-        # The server reads the body as it comes, so the requests are last.
-        head = dumps({"endpoint": self.paths[_end(group.path)], "model": group.model, "completion_window": "24h"})
-        return self._post("/batches", b'%b,"requests":[%b]}' % (head[:-1], b",".join(lines)))
-
-    def read(self, id: str) -> WireRequest:
-        return self._get(f"/batches/{quote(id, safe='')}")
-
-    def cancel(self, id: str) -> WireRequest:
-        raise AssertionError("a batch of OpenRouter cannot be cancelled")
-
-    def list(self, after: str | None) -> WireRequest:
-        return self._get(f"/batches?limit=100{_after(after)}")
-
-    def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
-        return [self.state(batch) for batch in objects(body, "data")], later_page(body)
-
-    def state(self, body: JSONObject) -> BatchState:
-        status, counts, error = string(body, "status") or "", mapping(body, "request_counts"), mapping(body, "error")
-        return BatchState(
-            string(body, "id") or "",
-            status,
-            status in ENDED,
-            done=count(counts.get("completed")) + count(counts.get("failed")),
-            total=count(counts.get("total")),
-            created=_time(body.get("created_at")),
-            problem=(string(error, "message") or "the batch failed")[:PROBLEM_LIMIT] if status == "failed" else "",
-        )
-
-    def inline_results(self, body: JSONObject) -> Iterator[BatchResult]:
-        return filter(None, map(self.result, objects(body, "results")))
+    terms = replace(OpenAI.terms, lines=100_000)
+    endpoints: ClassVar[dict[str, str]] = {"/chat/completions": "/chat/completions", "/responses": "/v1/responses"}
 
 
 def _end(path: str) -> str:
     """Return the end of a live request's path, which names the endpoint: a deployment's name may be before it."""
     return path if not path.endswith("/chat/completions") else "/chat/completions"
-
-
-def _after(after: str | None) -> str:
-    return "" if after is None else f"&after={quote(after, safe='')}"
 
 
 def _time(value: JSON) -> float | None:

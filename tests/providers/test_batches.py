@@ -28,6 +28,7 @@ PROVIDERS: dict[str, ms.Provider] = {
     "openrouter": ms.OpenAIChat("key", "https://openrouter.ai/api/v1"),
     "anthropic": ms.Anthropic("key", "https://api.anthropic.com"),
     "gemini": ms.Gemini("key", "https://generativelanguage.googleapis.com"),
+    "gemini below a version": ms.Gemini("key", "https://proxy.example/v1beta"),
 }
 
 
@@ -45,7 +46,7 @@ def one_line(name: str, **options: Any) -> tuple[BatchInterface, bytes, str]:
     group = kind.group("m", wire)
     assert group is not None
     line = kind.line("k-0", wire.body, group)
-    return kind, line, kind.create("k", [line], "file-1" if kind.has_files else None, group).path
+    return kind, line, kind.create("k", [line], "file-1" if kind.files else None, group).path
 
 
 CREATED = {
@@ -54,7 +55,8 @@ CREATED = {
     "azure": ("/batches", {"custom_id": "k-0", "method": "POST", "url": "/chat/completions"}),
     "openrouter": ("/batches", {"custom_id": "k-0"}),
     "anthropic": ("/v1/messages/batches", {"custom_id": "k-0"}),
-    "gemini": ("/v1beta/models/m:batchGenerateContent", {"metadata": {"key": "k-0"}}),
+    "gemini": ("/v1beta/models/m:batchGenerateContent", {"key": "k-0"}),
+    "gemini below a version": ("/models/m:batchGenerateContent", {"metadata": {"key": "k-0"}}),
 }
 
 
@@ -88,24 +90,77 @@ def test_anthropic_sends_the_headers_that_all_lines_of_a_batch_have() -> None:
     assert ("anthropic-version", "2023-06-01") in kind.read("b").headers
 
 
-def test_the_key_travels_with_the_batch_where_the_interface_keeps_it() -> None:
-    kind, line, _ = one_line("openai")
-    upload = kind.upload("k", [line, line])
-    assert b'name="purpose"\r\n\r\nbatch\r\n' in upload.body
-    assert b'filename="manystream-k.jsonl"' in upload.body
-    assert b"\r\n\r\n" + line + b"\n" + line + b"\n\r\n--" in upload.body
-    group = kind.group("m", one_wire("openai"))
+UPLOADS: dict[str, tuple[str, list[bytes], bytes, bytes, bytes]] = {
+    "openai": (
+        "/files",
+        [b'name="purpose"\r\n\r\nbatch\r\n--', b'filename="manystream-k.jsonl"\r\nContent-Type: application/jsonl'],
+        b'{"id":"f1","filename":"manystream-k.jsonl"}',
+        b'{"data":[{"id":"f0","filename":"other"},{"id":"f1","filename":"manystream-k.jsonl"}]}',
+        b'{"input_file_id":"f1"',
+    ),
+    "gemini": (
+        "/upload/v1beta/files",
+        [b'json\r\n\r\n{"file":{"displayName":"manystream-k.jsonl"}}\r\n--', b"Content-Type: application/jsonl"],
+        b'{"file":{"name":"files/f1","displayName":"manystream-k.jsonl"}}',
+        b'{"files":[{"name":"files/f1","displayName":"manystream-k.jsonl"},{"name":"files/f2"}]}',
+        b'"inputConfig":{"fileName":"files/f1"}',
+    ),
+}
+"""Interface → path of an upload, parts of its body, the answer, the list of files, and what creates the batch."""
+
+
+@pytest.mark.parametrize("name", UPLOADS)
+def test_lines_are_uploaded_as_a_file_that_is_found_again_by_its_name(name: str) -> None:
+    kind, line, _ = one_line(name)
+    path, parts, answer, listed, created = UPLOADS[name]
+    assert kind.files is not None
+    upload = kind.upload(kind.files, "k", [line, line])
+    assert upload.path == path
+    assert all(part in upload.body for part in parts), upload.body
+    assert upload.body.endswith(b"\r\n\r\n" + line + b"\n" + line + b"\n\r\n--manystream-k--\r\n")
+    assert dict(upload.headers)["content-type"].endswith("; boundary=manystream-k")
+    file = kind.file_id(kind.files, loads_object(answer))
+    assert file == kind.file_of(kind.files, loads_object(listed), "k")
+    assert kind.file_of(kind.files, loads_object(listed), "other") is None
+    group = kind.group("m", one_wire(name))
     assert group is not None
-    created = json.loads(kind.create("k", [], "file-1", group).body)
-    state = kind.state(loads_object(json.dumps({"id": "b", **created})))
+    assert created in kind.create("k", [], file, group).body
+    delete = kind.delete_file(kind.files, file or "")
+    assert (delete.method, delete.path.endswith("f1"), delete.body) == ("DELETE", True, b"")
+
+
+@pytest.mark.parametrize("name", [*UPLOADS, "gemini below a version"])
+def test_the_key_travels_with_the_batch_where_the_interface_keeps_it(name: str) -> None:
+    kind, line, _ = one_line(name)
+    group = kind.group("m", one_wire(name))
+    assert group is not None
+    created = json.loads(kind.create("k", [line], "f" if kind.files else None, group).body)
+    shown = {"id": "b", **created} if name == "openai" else {"name": "b", "metadata": created["batch"]}
+    state = kind.state(loads_object(json.dumps(shown)))
     assert (state.id, state.key) == ("b", "k")
-    files = loads_object(b'{"data":[{"id":"f0","filename":"other"},{"id":"f1","filename":"manystream-k.jsonl"}]}')
-    assert (kind.file_of(files, "k"), kind.file_of(files, "other")) == ("f1", None)
-    gemini, line, _ = one_line("gemini")
-    group = gemini.group("m", one_wire("gemini"))
-    assert group is not None
-    batch = json.loads(gemini.create("k", [line], None, group).body)["batch"]
-    assert gemini.state(loads_object(json.dumps({"name": "batches/1", "metadata": batch}))).key == "k"
+
+
+PATHS: dict[str, tuple[str, str, str, str]] = {
+    "openai": ("/batches/b", "/batches/b/cancel", "/batches?limit=100&after=x%2F", "/files/r/content"),
+    "anthropic": (
+        "/v1/messages/batches/b",
+        "/v1/messages/batches/b/cancel",
+        "/v1/messages/batches?limit=100&after_id=x%2F",
+        "/v1/messages/batches/r/results",
+    ),
+    "gemini": (
+        "/v1beta/b", "/v1beta/b:cancel", "/v1beta/batches?pageSize=100&pageToken=x%2F", "/v1beta/r:download?alt=media",
+    ),
+    "gemini below a version": ("/b", "/b:cancel", "/batches?pageSize=100&pageToken=x%2F", "/r:download?alt=media"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_the_paths_of_an_interface(name: str) -> None:
+    kind = interface(name)
+    found = (kind.read("b").path, kind.cancel("b").path, kind.list("x/").path, kind.results("r").path)
+    assert found == PATHS[name]
+    assert [wire.method for wire in (kind.read("b"), kind.cancel("b"))] == ["GET", "POST"]
 
 
 def one_wire(name: str) -> Any:
@@ -234,7 +289,7 @@ def test_recorded_bodies_are_read_as_their_reference_says(provider: str, path: P
         counts = expected.get("counts") or {}
         if counts and provider != "gemini":
             assert state.total == counts["total"]
-        results = list(kind.inline_results(loads_object(body)))
+        results = [*filter(None, map(kind.result, state.lines))]
     for line in lines or []:
         if line["id"] is None:
             continue

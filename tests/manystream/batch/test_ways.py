@@ -640,10 +640,11 @@ async def test_ctrl_c_cancels_what_is_in_a_window_and_the_next_run_sends_it_agai
 
 
 async def test_an_answer_of_an_earlier_run_has_the_record_of_any_other(tmp_path: Path, autojump_clock: Clock) -> None:
-    """Its schema holds, and its cost counts in the budget."""
+    """Its schema holds, and its cost counts in the budget of the run, too, which its call reserves nothing of."""
     server = Windows(is_deaf=True)
     schema = {"type": "object", "properties": {"A": {"type": "integer"}}, "required": ["A"]}
     found: list[dict[str, Any]] = []
+    spent: list[tuple[float, float]] = []
     for kill in (True, False, False):
         prompts = write(tmp_path / "p.jsonl", [line("q", '{"a": 1}', response_schema=schema, max_output_tokens=9)])
         async with open_peer(server.script) as peer:
@@ -662,6 +663,8 @@ async def test_an_answer_of_an_earlier_run_has_the_record_of_any_other(tmp_path:
                     if kill:
                         nursery.start_soon(stop)
                     await batch.run(read_lines(prompts))
+                    [figures] = engine.statistics().traffic.budgets
+                    spent.append((figures.spent.usd, figures.reserved.usd))
         if not kill:
             found += records(tmp_path / "a.jsonl")
             (tmp_path / "a.jsonl").unlink()
@@ -669,6 +672,8 @@ async def test_an_answer_of_an_earlier_run_has_the_record_of_any_other(tmp_path:
     for record in found:
         assert float(record.pop("seconds")) >= HOUR
         record.pop("request_id")
+    # A call in a window counts at the list price, and an answer that is read again at the window's.
+    assert spent[1:] == [(pytest.approx(0.12), 0.0), (pytest.approx(0.2), 0.0)]
     first, second = found
     assert first.pop("spent_usd") == pytest.approx(0.12)
     second.pop("spent_usd")

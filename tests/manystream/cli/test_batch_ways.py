@@ -26,7 +26,7 @@ FILES = ("p.jsonl", "-o", "a.jsonl", "--plain")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", "/nonexistent")
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    monkeypatch.setenv("OPENAI_API_KEY", ENVIRONMENT["OPENAI_API_KEY"])
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "p.jsonl", [line(f"q{n}", f"text {n}") for n in range(12)])
     return tmp_path
@@ -115,12 +115,56 @@ def test_ctrl_c_leaves_the_batches_running_and_status_shows_them(
     assert "12 lines are in 1 batch of the provider, which go on" in err
     assert main(["batch", "--status", "a.jsonl"]) == 0
     shown = capsys.readouterr().out
-    assert "12 lines for m" in shown
+    assert "12 lines for m; the provider says 'validating'" in shown
     assert "12 lines are under way in 1 batch." in shown
     assert main(["batch", *FILES, "--base-url", url, "--model", "m"]) == 1
     assert "12 lines are in batches of a provider" in capsys.readouterr().err
     with urlopen(f"{url.removesuffix('/v1')}/sim/batches") as page:
         assert len(json.load(page)["batches"]) == 1
+
+
+INTENDED = {
+    "state": "intended", "provider": "openai-chat", "profile": "openai-chat", "model": "m", "path": "/chat/completions",
+    "headers": [], "generation": 0, "at": 1.0, "lines": ["a", "b"],
+}  # fmt: skip
+NOT_ASKED: dict[str, tuple[dict[str, object], str]] = {
+    "without a key": ({"url": "https://api.openai.com/v1"}, "OPENAI_API_KEY"),
+    "at a server that nobody has named": ({"url": "https://evil.example/v1"}, "--base-url https://evil.example/v1"),
+    "at an address with a secret": ({"url": ""}, "give its address"),
+    "at no provider": ({"profile": "none", "url": "http://127.0.0.1:1"}, "'none' is no provider"),
+    "at a server that is away": ({"url": "http://127.0.0.1:1/v1"}, "does not say how far it is: "),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ASKED)
+def test_the_status_says_why_a_provider_was_not_asked(
+    case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members, reason = NOT_ASKED[case]
+    if case == "without a key":
+        monkeypatch.delenv("OPENAI_API_KEY")
+    steps: list[dict[str, object]] = [
+        {"id": "k", **INTENDED, **members},
+        {"id": "k", "state": "submitted", "batch": "batch_1"},
+        *({"id": f"t{n}", "state": "named", "line": f"w{n}", "way": "window-2h", "at": 9.0} for n in range(3)),
+        {"id": "t0", "state": "read", "line": "w0"},
+    ]
+    write(Path("a.batches.jsonl"), steps)
+    assert main(["batch", "--status", "a.jsonl"]) == 0
+    first, windows, last = capsys.readouterr().out.splitlines()
+    assert "batch_1 is under way since 1970" in first
+    assert "2 lines for m; the provider" in first
+    assert reason in first
+    assert "2 lines are in window-2h since 1970" in windows
+    assert last == "2 lines are under way in 1 batch."
+
+
+def test_the_status_names_a_batch_that_is_not_there(slow: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
+    url = slow.base_urls["openai-chat"]
+    submitted = {"id": "k", "state": "submitted", "batch": "gone"}
+    write(Path("a.batches.jsonl"), [{"id": "k", **INTENDED, "url": url}, submitted])
+    assert main(["batch", "--status", "a.jsonl"]) == 0
+    assert "No batch found with id 'gone'" in capsys.readouterr().out
 
 
 def test_the_status_of_a_file_without_batches(capsys: pytest.CaptureFixture[str]) -> None:
