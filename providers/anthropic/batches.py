@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 
 from ..catalog.batches import BatchGroup, BatchInterface, BatchPaths, BatchResult, BatchState, BatchTerms, count
 from ..catalog.dialect import WireRequest
@@ -31,20 +32,20 @@ STATUSES: dict[str, int] = {
 class Anthropic(BatchInterface):
     """Anthropic's interface: the lines are in the request, and the results are a file. It reports no progress."""
 
-    terms = BatchTerms(
+    terms: BatchTerms = BatchTerms(
         lines=100_000,
         bytes=256_000_000,
         prior=((0.25, 300.0), (0.5, 1200.0), (0.9, 2 * HOUR), (0.99, 24 * HOUR)),
         stop=600.0,
     )
-    paths = BatchPaths(
+    paths: ClassVar[BatchPaths] = BatchPaths(
         batches="/messages/batches?limit=100",
         after="after_id",
         one="/messages/batches/{}",
         cancel="/messages/batches/{}/cancel",
         results="/messages/batches/{}/results",
     )
-    version = "/v1"
+    version: ClassVar[str] = "/v1"
 
     def takes(self, group: BatchGroup) -> bool:
         return group.path == f"{self._version}/messages"

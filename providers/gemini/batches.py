@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from ..catalog.batches import (
     BatchFiles,
@@ -70,13 +71,13 @@ class Gemini(BatchInterface):
     own before the version. Then the lines are in the request, and the results in the state of the batch.
     """
 
-    terms = BatchTerms(
+    terms: BatchTerms = BatchTerms(
         lines=50_000,
         bytes=2_000_000_000,
         prior=((0.25, 600.0), (0.5, 1800.0), (0.9, 6 * HOUR), (0.99, 24 * HOUR)),
         stop=300.0,
     )
-    paths = BatchPaths(
+    paths: ClassVar[BatchPaths] = BatchPaths(
         batches="/batches?pageSize=100",
         after="pageToken",
         one="/{}",
@@ -84,8 +85,8 @@ class Gemini(BatchInterface):
         cancel_body=b"{}",
         results="/{}:download?alt=media",
     )
-    version = API_VERSION
-    keeps_key = True
+    version: ClassVar[str] = API_VERSION
+    keeps_key: ClassVar[bool] = True
 
     def __init__(self, provider: Provider) -> None:
         super().__init__(provider)

@@ -77,13 +77,13 @@ class OpenRouter(BatchInterface):
     It keeps no metadata, and a batch cannot be cancelled.
     """
 
-    terms = BatchTerms(
+    terms: BatchTerms = BatchTerms(
         lines=50_000,
         bytes=20_000_000,
         prior=((0.5, 420.0), (0.9, HOUR), (0.99, 8 * HOUR), (1.0, 24 * HOUR)),
         stop=math.inf,
     )
-    paths = BatchPaths(
+    paths: ClassVar[BatchPaths] = BatchPaths(
         batches="/batches?limit=100",
         after="after",
         one="/batches/{}",
@@ -144,13 +144,13 @@ class OpenRouter(BatchInterface):
 class OpenAI(OpenRouter):
     """OpenAI's interface: a file of lines is uploaded, and the results are files."""
 
-    terms = BatchTerms(
+    terms: BatchTerms = BatchTerms(
         lines=50_000,
         bytes=200_000_000,
         prior=((0.25, 900.0), (0.5, HOUR), (0.9, 8 * HOUR), (0.99, 24 * HOUR)),
         stop=600.0,
     )
-    keeps_key = True
+    keeps_key: ClassVar[bool] = True
 
     def __init__(self, provider: Provider) -> None:
         super().__init__(provider, FILES)
@@ -172,7 +172,7 @@ class OpenAI(OpenRouter):
 class Azure(OpenAI):
     """Azure's: OpenAI's, with other names of the endpoints."""
 
-    terms = replace(OpenAI.terms, lines=100_000)
+    terms: BatchTerms = replace(OpenAI.terms, lines=100_000)
     endpoints: ClassVar[dict[str, str]] = {"/chat/completions": "/chat/completions", "/responses": "/v1/responses"}
 
 
