@@ -18,6 +18,7 @@ from . import (
     instructions,
     latency,
     live_streams,
+    load_clients,
     memory,
     report,
     scaling,
@@ -52,14 +53,24 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "sync_transports": sync_transports.answer,
     "bridges": bridges.answer,
     "agents": agents.answer,
+    "load_clients": load_clients.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,
     "instructions": instructions.answer,
 }
-NOT_QUICK = ("agents", "hold", "instructions", "sdk_transports", "sdk_streams", "sync_transports", "wire_forms")
+NOT_QUICK = (
+    "agents",
+    "hold",
+    "instructions",
+    "load_clients",
+    "sdk_transports",
+    "sdk_streams",
+    "sync_transports",
+    "wire_forms",
+)
 """Questions that `--quick` omits: a whole application, streams held for five minutes, the emulated processor, calls
-that take seconds, many threads, many forms."""
+that take seconds, other load generators, many threads, many forms."""
 
 
 def main() -> None:

@@ -1,9 +1,10 @@
 """What load generators report of a server whose times are known: `python -m benchmarks.load_clients [--quick]`.
 
 The load source sends the first event of a stream at once, and then one every 20 ms. It reports how late it was itself,
-so what a load generator reports above that is its own. The generators are installed into environments of their own, in
-the newest versions that pip finds, and their versions are in the result. Each makes 1,000 streams at a time, on the
-client's core alone.
+so what a load generator reports above that is its own. Each makes 1,000 streams at a time, on the client's core alone.
+The generators are installed into environments of their own, in the newest versions that pip finds, and their versions
+are in the result. `MANYSTREAM_BENCH_AIPERF`, `MANYSTREAM_BENCH_GUIDELLM` and `MANYSTREAM_BENCH_VLLM` name the
+interpreters of environments that exist. vLLM's, of several gigabytes, is not made here: without its name it is omitted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,7 @@ EVENTS, RATE = 200, 50
 SECONDS = 10
 LOAD = f"load/events={EVENTS}&rate={RATE}&phase=0"
 """The load in the source's path. One generator splits its URLs at commas."""
-LONGEST = 120.0
+LONGEST = 300.0
 
 TOKENIZER = """
 import sys
@@ -49,12 +51,17 @@ PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", pad_token="<
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What a load generator reports: times in milliseconds, and calls per second."""
+    """What a load generator reports: times in milliseconds, and calls per second.
+
+    itl_p99: the 99th percentile of single gaps; None if it reports only their mean for each call.
+    stamp: whether it vouches for its figures; empty if it does not judge itself.
+    """
 
     ttft_p50: float
     ttft_p99: float
-    itl_p99: float
+    itl_p99: float | None
     calls: float
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class Generator:
     """A load generator.
 
     package: what pip installs; empty for ours.
+    heavy: whether its environment must exist already.
     command: the words of its command, from its program, the URL, the streams, and a folder for its files.
     read: returns what it reported, from its output and the folder.
     """
@@ -70,6 +78,7 @@ class Generator:
     package: str
     command: Callable[[str, str, int, str], list[str]]
     read: Callable[[str, Path], Reported]
+    heavy: bool = False
 
 
 def _ours(program: str, url: str, streams: int, _: str) -> list[str]:
@@ -80,7 +89,10 @@ def _ours(program: str, url: str, streams: int, _: str) -> list[str]:
 def _read_ours(output: str, _: Path) -> Reported:
     page = json.loads(output)
     ttft, itl = page["ttft"], page["itl"]
-    return Reported(ttft["p50"] * 1000, ttft["p99"] * 1000, itl["p99"] * 1000, page["calls_per_second"])
+    judged = page["validity"]
+    words = [{True: "VALID", False: "INVALID", None: "NOT JUDGED"}[judged["valid"]], *judged["reasons"]]
+    stamp = ", stamped " + "; ".join(words)
+    return Reported(ttft["p50"] * 1000, ttft["p99"] * 1000, itl["p99"] * 1000, page["calls_per_second"], stamp)
 
 
 def _aiperf(program: str, url: str, streams: int, folder: str) -> list[str]:
@@ -97,9 +109,50 @@ def _read_aiperf(_: str, folder: Path) -> Reported:
     return Reported(ttft["p50"], ttft["p99"], gaps["p99"], page["request_throughput"]["avg"])
 
 
+def _guidellm(program: str, url: str, streams: int, folder: str) -> list[str]:
+    backend = {"kind": "openai_http", "target": url, "model": "m", "http2": False, "validate_backend": False}
+    words = [str(Path(program).with_name("guidellm")), "run", "--backend", json.dumps(backend), "--disable-console"]
+    words += ["--profile", f"kind=concurrent,streams={streams}", "--constraint", f"kind=max_duration,seconds={SECONDS}"]
+    words += ["--tokenizer", f"kind=huggingface_auto,model={folder}/tokenizer"]
+    words += ["--data", f"kind=synthetic_text,prompt_tokens=16,output_tokens={EVENTS}"]
+    return [*words, "--output", f"kind=json,path={folder}/result.json"]
+
+
+def _read_guidellm(_: str, folder: Path) -> Reported:
+    metrics = json.loads((folder / "result.json").read_bytes())["benchmarks"][0]["metrics"]
+    ttft = metrics["time_to_first_token_ms"]["successful"]["percentiles"]
+    return Reported(ttft["p50"], ttft["p99"], None, metrics["requests_per_second"]["successful"]["mean"])
+
+
+VLLM_BENCH_SERVE = """
+from vllm.benchmarks import serve
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = FlexibleArgumentParser()
+serve.add_cli_args(parser)
+serve.main(parser.parse_args())
+"""
+"""The command `vllm bench serve`, which the builds for a CPU do not start under its name."""
+
+
+def _vllm(program: str, url: str, streams: int, folder: str) -> list[str]:
+    calls = streams * SECONDS * RATE // EVENTS
+    words = [program, "-c", VLLM_BENCH_SERVE, "--backend", "openai-chat", "--base-url", url, "--model", "m"]
+    words += ["--endpoint", "/v1/chat/completions", "--tokenizer", f"{folder}/tokenizer", "--dataset-name", "random"]
+    words += ["--random-input-len", "16", "--random-output-len", str(EVENTS), "--num-prompts", str(calls)]
+    words += ["--max-concurrency", str(streams), "--percentile-metrics", "ttft,itl", "--metric-percentiles", "50,99"]
+    return [*words, "--disable-tqdm", "--save-result", "--result-dir", folder, "--result-filename", "result.json"]
+
+
+def _read_vllm(_: str, folder: Path) -> Reported:
+    page = json.loads((folder / "result.json").read_bytes())
+    return Reported(page["p50_ttft_ms"], page["p99_ttft_ms"], page["p99_itl_ms"], page["request_throughput"])
+
+
 GENERATORS = (
     Generator("manystream bench", "", _ours, _read_ours),
     Generator("aiperf", "aiperf", _aiperf, _read_aiperf),
+    Generator("guidellm", "guidellm", _guidellm, _read_guidellm),
+    Generator("vLLM's client", "vllm", _vllm, _read_vllm, heavy=True),
 )
 
 
@@ -108,15 +161,18 @@ def answer(run: Run) -> Answer:
     streams = QUICK_STREAMS if run.quick else STREAMS
     result = Answer(f"What load generators report of {streams:,} streams with an event every {1000 / RATE:g} ms")
     for generator in GENERATORS:
-        program = _interpreter(generator.package) if generator.package else run.python
-        run.source.reset()
         try:
+            program = _interpreter(generator) if generator.package else run.python
+            run.source.reset()
             found = _measure(run, generator, program, streams)
         except (OSError, subprocess.SubprocessError, KeyError, ValueError) as error:
             result.notes.append(f"{generator.name}: not measured: {error}")
             continue
-        _add(result, generator, found, run.source.reset(), streams, ours=not generator.package)
-        result.notes.append(f"{generator.name}: version {_version(program, generator.package or 'manystream')}")
+        truth = run.source.reset()
+        _add(result, generator, found, truth, streams, ours=not generator.package)
+        late = f"the source was late by {truth['late_p50_ms']} ms (p50) and {truth['late_p99_ms']} ms (p99)"
+        version = _version(program, generator.package)
+        result.notes.append(f"{generator.name}: version {version}{found.stamp}; {late}")
     return result
 
 
@@ -125,12 +181,14 @@ def _add(result: Answer, generator: Generator, found: Reported, truth: Statistic
     source was."""
     late50, late99 = truth["late_p50_ms"], truth["late_p99_ms"]
     calls = streams * RATE / EVENTS
-    rows: Mapping[str, tuple[float, float, str]] = {
+    rows: Mapping[str, tuple[float | None, float, str]] = {
         "TTFT p50": (found.ttft_p50, 0.5 + late50, "truth + 0.5 ms"),
         "TTFT p99": (found.ttft_p99, 5.0 + late99, "truth + 5 ms"),
         "ITL p99": (found.itl_p99, 1000 / RATE + 2.0 + late99, "truth + 2 ms"),
     }
     for name, (value, bound, target) in rows.items():
+        if value is None:
+            continue
         met = value <= bound if ours else None
         result.add(f"{generator.name}: {name}", value, "ms", target=target if ours else "", met=met)
     met = abs(found.calls / calls - 1) <= 0.02 if ours else None
@@ -139,7 +197,8 @@ def _add(result: Answer, generator: Generator, found: Reported, truth: Statistic
 
 
 def _measure(run: Run, generator: Generator, program: str, streams: int) -> Reported:
-    with tempfile.TemporaryDirectory() as folder:
+    # The open connection keeps the source from ending while a generator prepares itself.
+    with tempfile.TemporaryDirectory() as folder, socket.create_connection(("127.0.0.1", run.source.port)):
         if generator.package:
             made = [program, "-c", TOKENIZER, f"{folder}/tokenizer"]
             subprocess.run(made, check=True, timeout=LONGEST, capture_output=True)
@@ -162,8 +221,14 @@ def _measure(run: Run, generator: Generator, program: str, streams: int) -> Repo
         return generator.read(output, Path(folder))
 
 
-def _interpreter(package: str) -> str:
-    """Return the interpreter of an environment that has this package. Makes it if necessary."""
+def _interpreter(generator: Generator) -> str:
+    """Return the interpreter of an environment that has a generator. Makes it if necessary. Raises `OSError`."""
+    package = generator.package
+    variable = f"MANYSTREAM_BENCH_{package.upper()}"
+    if given := os.environ.get(variable):
+        return given
+    if generator.heavy:
+        raise OSError(f"{variable} names no interpreter that has it")
     folder = cache_folder("environments") / f"load-{package}"
     python, ready = folder / "bin" / "python", folder / "ready"
     if not ready.exists():
@@ -176,7 +241,8 @@ def _interpreter(package: str) -> str:
 
 
 def _version(program: str, package: str) -> str:
-    query = f"import importlib.metadata as m; print(m.version({package!r}))"
+    names = (package, f"{package}-cpu") if package else ("manystream",)
+    query = f"import importlib.metadata as m; print(*[d.version for d in m.distributions() if d.name in {names}][:1])"
     done = subprocess.run([program, "-c", query], capture_output=True, text=True, timeout=60)
     return done.stdout.strip() or "of this checkout"
 
