@@ -10,8 +10,9 @@ import csv
 import datetime
 import math
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -76,6 +77,16 @@ class Arrivals:
             )
             expected += step()
 
+    def busiest(self, seconds: float) -> Arrivals:
+        """Return the so many seconds of a trace that have the most calls; a rate is returned as it is."""
+        if self.trace is None:
+            return self
+        times = [arrival.due for arrival in self.trace]
+        ends = [bisect_left(times, time + seconds) for time in times]
+        first = max(range(len(times)), key=lambda place: ends[place] - place)
+        part = self.trace[first : ends[first]]
+        return replace(self, trace=tuple(replace(arrival, due=arrival.due - times[first]) for arrival in part))
+
     def _step(self, numbers: random.Random) -> Callable[[], float]:
         if self.kind == "constant":
             return lambda: 1.0
@@ -130,7 +141,7 @@ def read_trace(path: Path) -> tuple[tuple[Arrival, ...], int]:
     if not found:
         raise TraceError(f"{path}: has no call")
     start = found[0].due
-    return tuple(Arrival(one.due - start, one.input, one.output, one.blocks) for one in found), unordered
+    return tuple(replace(one, due=one.due - start) for one in found), unordered
 
 
 def _read_object(line: str) -> Arrival:

@@ -38,6 +38,8 @@ LOOK_SECONDS = 0.25
 """The interval of progress updates, in seconds."""
 WINDOWS = 20
 """The number of windows of a run, from which confidence intervals are computed. None is shorter than `LOOK_SECONDS`."""
+BEAT_NANOSECONDS = 5_000_000
+"""The interval of the alarm by whose lateness a standstill of the loop is found, in nanoseconds."""
 RAMP_STEP = 0.01
 """The interval at which calls are started during the ramp, in seconds."""
 LAG_MEMORY = 2 * LAG_WINDOW
@@ -231,6 +233,7 @@ class Load:
             nursery.start_soon(self._end_on_signal)
             nursery.start_soon(self._look)
             with rare_collections():
+                nursery.start_soon(self._beat)
                 try:
                     result = await (self._measure_closed() if self._plan.arrivals is None else self._measure_open())
                 except InvalidRequestError as error:
@@ -503,6 +506,18 @@ class Load:
                 self.figures.next_window()
             figures = self.figures
             self._on_look(Look(self.elapsed, len(self.running), figures.ok, figures.failures_total, figures.events))
+
+    async def _beat(self) -> None:
+        """Note how late the loop is for a regular alarm. An alarm that is missed counts, too."""
+        due = time.perf_counter_ns()
+        with open_alarm() as alarm:
+            while True:
+                due += BEAT_NANOSECONDS
+                await alarm(due)
+                for missed in range(time.perf_counter_ns() - due, -1, -BEAT_NANOSECONDS):
+                    self._meter.loop_delays[bucket_of(missed // 1000)] += 1
+                    due += BEAT_NANOSECONDS
+                due -= BEAT_NANOSECONDS
 
     def _simulator_seconds(self) -> float | None:
         return process_seconds(self._simulator) if self._simulator is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..providers.json.json_values import JSON, JSONObject
 from .figures import NAMES, Summary
-from .histogram import encoded, percentile
+from .histogram import Counts, encoded, percentile
 from .load import Plan, Result
 from .runs import Run
 from .validity import FULL_CORE, Calibration, ClientFigures, combined
@@ -57,7 +57,7 @@ def run_object(run: Run) -> JSONObject:
         "connections": {"opened": result.connections_opened, "reused": result.connections_reused},
         "interrupted": result.interrupted,
         "silent": result.silent,
-        "warnings": list(warnings_of(result)),
+        "warnings": list(warnings_of(run)),
     }
 
 
@@ -110,12 +110,17 @@ def _client(client: ClientFigures, processes: int) -> JSONObject:
         "busy": client.cpu / max(processes * client.seconds - (client.waited or 0.0), client.cpu, 1e-9),
         "waited": client.waited,
         "loop_lag": client.loop_lag,
-        "read_delay": {name: percentile(client.reads, share) for name, share in (("p50", 0.5), ("p99", 0.99))},
-        "start_delay": {name: percentile(client.starts, share) for name, share in (("p50", 0.5), ("p99", 0.99))},
+        "loop_delay": _delays(client.loop_delays),
+        "read_delay": _delays(client.reads),
+        "start_delay": _delays(client.starts),
         "retransmits": client.retransmits,
         "descriptors": client.descriptors,
         "descriptor_limit": client.descriptor_limit,
     }
+
+
+def _delays(counts: Counts) -> JSONObject:
+    return {name: percentile(counts, share) for name, share in (("p50", 0.5), ("p99", 0.99))}
 
 
 def _calibration(calibration: Calibration | None) -> JSON:
@@ -134,9 +139,9 @@ def simulator_share(result: Result) -> float | None:
     return result.simulator_seconds / result.seconds if result.simulator_seconds is not None else None
 
 
-def warnings_of(result: Result) -> list[str]:
+def warnings_of(run: Run) -> list[str]:
     """Return what a reader of the figures must know, as sentences."""
-    figures, found = result.figures, list[str]()
+    result, figures, found = run.result, run.result.figures, list[str]()
     if result.interrupted:
         found.append("interrupted: these are the figures so far")
     if result.silent and result.seconds >= 0.5:
@@ -149,6 +154,8 @@ def warnings_of(result: Result) -> list[str]:
         found.append(
             f"the simulator, one Python process, used {share:.0%} of a core: the figures show the simulator's limit"
         )
+    if run.calibration is not None and (run.calibration.simulator_share or 0.0) >= FULL_CORE:
+        found.append("the simulator had no core left in the calibration, which so had less load than the run")
     if figures.unreported and result.plan.stream:
         found.append(
             f"{figures.unreported:,} answers had no count of tokens: each of their events with content counts as one"

@@ -136,7 +136,8 @@ def calibrate(make_provider: Callable[[str], Provider], dialect: str, plan: Plan
     make_provider: makes the provider of a base URL.
     seconds: how long to measure.
 
-    Returns None if nothing arrived. One process makes the load of one process of the plan.
+    Returns None if nothing arrived. One process makes the load of one process of the plan, and of a trace the busiest
+    part. Raises `KeyboardInterrupt`.
     """
     stamped = "stamp=1," if plan.stream else ""
     knobs = f"{stamped}rate={SIMULATED_RATE if plan.stream else 0},events={SIMULATED_EVENTS[plan.arrivals is not None]}"
@@ -145,8 +146,12 @@ def calibrate(make_provider: Callable[[str], Provider], dialect: str, plan: Plan
         provider = make_provider(simulator.base_urls[dialect])
         server = Server(provider, "simulated", simulator.pid)
         work = replace(plan.work, model=f"{provider.name}/simulated", turns=1)
-        shorter = replace(plan, work=work, seconds=seconds, requests=None, ramp=min(plan.ramp, seconds))
+        arrivals = plan.arrivals and plan.arrivals.busiest(seconds)
+        ramp = min(plan.ramp, seconds)
+        shorter = replace(plan, work=work, seconds=seconds, requests=None, ramp=ramp, arrivals=arrivals)
         result = trio.run(measure, server, shorter, _unseen, _stamped_records(added))
+    if result.interrupted:
+        raise KeyboardInterrupt
     client = combined(result.clients)
     p50, p99 = (percentile(added or client.reads, share) for share in (0.5, 0.99))
     if p50 is None or p99 is None:

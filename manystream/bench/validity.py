@@ -26,8 +26,10 @@ independent of a shorter one; in a longer one, events merge and have the stamp o
 START_BOUND = 0.005
 """The longest time by which calls of an open loop may start late, at the 99th percentile, in seconds. Times count from
 the due moment, so this is an error of the figures. In a closed loop times count from the request itself."""
-UNSTAMPED_BOUND = 0.020
-"""The longest iteration of the loop where the kernel does not stamp arrivals, in seconds."""
+LOOP_SHARE = 0.995
+"""The share of the time in which the loop must be within the bound for reading. While it is not, events merge unseen:
+the kernel stamps segments that wait in a socket together with the time of the last. Half of what a 99th percentile
+leaves out."""
 ADDED_BOUNDS = (0.0005, 0.005)
 """What a client may add to a time at the 50th and the 99th percentile, in seconds: measured by the calibration."""
 DESCRIPTOR_SHARE = 0.95
@@ -43,6 +45,7 @@ class ClientFigures:
     cpu: processor time.
     waited: time in which the process was ready to run and had no core; None where the system does not report it.
     loop_lag: the longest iteration of the engine's loop.
+    loop_delays: histogram of the time by which the loop was late for a regular alarm, also for those that it missed.
     reads: histogram of the time from the arrival of bytes to their reading; empty where the kernel does not stamp them.
     starts: histogram of the time from the moment at which a call of an open loop could start to its start.
     retransmits: segments that were sent again; None where the system does not report it.
@@ -54,6 +57,7 @@ class ClientFigures:
     cpu: float = 0.0
     waited: float | None = None
     loop_lag: float = 0.0
+    loop_delays: Counts = field(default_factory=new_counts)
     reads: Counts = field(default_factory=new_counts)
     starts: Counts = field(default_factory=new_counts)
     retransmits: int | None = None
@@ -120,12 +124,12 @@ def _busy(client: ClientFigures, _: float) -> str:
 
 
 def _reads(client: ClientFigures, gap: float) -> str:
-    p99 = percentile(client.reads, 0.99)
-    if p99 is None:
-        lag = client.loop_lag
-        return "" if lag <= UNSTAMPED_BOUND else f"the client's loop took {lag * 1000:.0f} ms at once"
     bound = max(READ_BOUNDS[0], min(READ_BOUNDS[1], gap))
-    return "" if p99 <= bound else f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
+    p99 = percentile(client.reads, 0.99) or 0.0
+    if p99 > bound:
+        return f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
+    late = percentile(client.loop_delays, LOOP_SHARE) or 0.0
+    return "" if late <= bound else f"the client's loop stood still for {late * 1000:.1f} ms (p{LOOP_SHARE * 100:g})"
 
 
 def _starts(client: ClientFigures, _: float) -> str:
@@ -171,10 +175,13 @@ def judge(
     waited = max((client.waited or 0.0) / client.seconds for client in clients)
     if reasons and waited > 1 - FULL_CORE:
         reasons.append(f"other processes kept the client from its core for {waited:.0%} of the time")
-    if not busiest or (reasons and busiest < SAFE_CORE / 2):
-        return Verdict(not reasons, tuple(reasons))  # the load is not the cause
-    largest = load * SAFE_CORE / busiest
-    return Verdict(not reasons, tuple(reasons), min(largest, load * SAFE_CORE) if reasons else largest)
+    valid: bool | None = not reasons
+    largest = None
+    if busiest and not (reasons and busiest < SAFE_CORE / 2):  # else the load is not the cause
+        largest = load * SAFE_CORE / max(busiest, 1.0 if reasons else 0.0)
+    if valid and calibration is None:
+        valid, reasons = None, ["this client was not calibrated"]
+    return Verdict(valid, tuple(reasons), largest)
 
 
 def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
@@ -183,8 +190,8 @@ def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
     for client in clients:
         total.cpu += client.cpu
         total.loop_lag = max(total.loop_lag, client.loop_lag)
-        merge(total.reads, client.reads)
-        merge(total.starts, client.starts)
+        for name in ("loop_delays", "reads", "starts"):
+            merge(getattr(total, name), getattr(client, name))
         for name in ("waited", "retransmits", "descriptors", "descriptor_limit"):
             value, sum_so_far = getattr(client, name), getattr(total, name)
             if value is not None:
@@ -249,6 +256,7 @@ class Meter:
         self.loop_lag: float = 0.0
         self.descriptors: int | None = open_descriptors()
         self.starts: Counts = new_counts()
+        self.loop_delays: Counts = new_counts()
 
     def look(self) -> None:
         """Note the number of open descriptors."""
@@ -264,6 +272,7 @@ class Meter:
             cpu=time.process_time() - self._cpu,
             waited=waited - self._waited if waited is not None and self._waited is not None else None,
             loop_lag=self.loop_lag,
+            loop_delays=self.loop_delays,
             reads=reads,
             starts=self.starts,
             retransmits=retransmits if sys.platform == "linux" else None,

@@ -19,7 +19,7 @@ from ..bench.figures import SLO_NAMES, Slo
 from ..bench.load import Plan
 from ..bench.pages import PlotsError, check_plots, run_page, search_page
 from ..bench.report import SCHEMA, run_object
-from ..bench.runs import Run, Server, WorkerError, calibrate, run_plan
+from ..bench.runs import Run, Server, WorkerError, calibrate, run_plan, split
 from ..bench.search import Search
 from ..bench.validity import Calibration
 from ..bench.work import (
@@ -79,6 +79,7 @@ arrivals:
 validity:
   INVALID   this client had no core left, read bytes or started calls late, or used up its descriptors; see docs.
   Before the run, this client is measured for --calibrate seconds against the built-in simulator at the same load.
+  Without that no result is VALID.
 
 --find searches for the highest rate at which a share of the calls (--attain) keeps --slo, and ends when it is known to
 5 %. --streams measures each number of streams in turn, and ends with the first whose 99th percentile of gaps exceeds
@@ -112,8 +113,6 @@ CONCURRENCY = 10
 MORE_GAP = 0.05
 """The default bound of `--streams` is the first step's p99 plus so many seconds."""
 CALIBRATION_SECONDS = 2.0
-FEW_REQUESTS = 100
-"""Fewer calls are no load that needs a calibration."""
 INVALID = 3
 """The exit status of an invalid result."""
 
@@ -210,7 +209,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--think", default="0", metavar="TIME", help="the time from an answer to the next turn, such as 2s")
     add("--seed", type=int, default=0, metavar="N", help="the seed of arrivals, prompts and lengths (default: 0)")
     add("--workers", type=int, default=1, metavar="N", help="make the load with N processes (default: 1)")
-    add("--calibrate", type=float, metavar="S", help="seconds to calibrate this client; 0: do not (default: 2)")
+    add("--calibrate", type=float, metavar="S", help="seconds to calibrate the client (default: 2); 0: do not judge it")
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable")
     add(
         "--simulate",
@@ -281,7 +280,7 @@ def _read_options(arguments: argparse.Namespace) -> BenchOptions:
         rates=(rate[0] or 1.0, rate[1] if rate[1] > rate[0] else None) if rate is not None else (1.0, None),
         attain=arguments.attain if arguments.attain is not None else 0.95,
         workers=arguments.workers,
-        calibrate=_calibration_seconds(arguments, simulated=simulated),
+        calibrate=arguments.calibrate if arguments.calibrate is not None else CALIBRATION_SECONDS,
         knobs=arguments.simulate if arguments.simulate is not None else SIMULATED[not arguments.no_stream],
         monitor=arguments.monitor,
         json=arguments.json,
@@ -413,13 +412,6 @@ def _work(arguments: argparse.Namespace) -> WorkPlan:
     )
 
 
-def _calibration_seconds(arguments: argparse.Namespace, *, simulated: bool) -> float:
-    if arguments.calibrate is not None:
-        return float(arguments.calibrate)
-    few = arguments.requests is not None and arguments.requests < FEW_REQUESTS
-    return 0.0 if simulated or few or arguments.streams is not None or arguments.find else CALIBRATION_SECONDS
-
-
 def _new_file(option: str, given: str | None) -> Path | None:
     """Return the path of a file that is written at the end. Raises `CommandError` if it exists, or has no folder."""
     if given is None:
@@ -481,6 +473,7 @@ class _Bench:
         self._server = server
         self._plan = replace(options.plan, work=replace(options.plan.work, model=model, prompts=prompts))
         self._paint = Paint(sys.stdout)
+        self._calibrated: tuple[float, Calibration | None] = (0.0, None)
         self._about: JSONObject = {
             "url": server.shown,
             "dialect": server.provider.profile.dialect_name,
@@ -500,7 +493,7 @@ class _Bench:
             return self._steps()
         if options.find:
             return self._find()
-        result = self._measure(self._plan, self._calibrate())
+        result = self._measure(self._plan)
         page = self._about | run_object(result)
         self._write(page, lambda: run_page(page))
         if options.json:
@@ -529,20 +522,21 @@ class _Bench:
             much = f"{ends} a second, {arrivals.kind}"
         return f"{streamed}, {much}, {plan.seconds:g} s"
 
-    def _calibrate(self) -> Calibration | None:
-        options = self._options
-        if not options.calibrate:
-            return None
-        return calibrate(
-            lambda url: DIALECT_CLASSES[options.dialect]("any", url),
-            options.dialect,
-            replace(self._plan, concurrency=-(-(self._plan.concurrency or 0) // options.workers) or None,
-                    share=(0, options.workers)),
-            options.calibrate,
-        )  # fmt: skip
+    def _calibrate(self, plan: Plan) -> Calibration | None:
+        """Measure what this client adds. A precise calibration holds for every smaller load of the same work."""
+        options, (much, known) = self._options, self._calibrated
+        offered = plan.concurrency or 0 if plan.arrivals is None else max(plan.arrivals.first, plan.arrivals.last)
+        if options.calibrate and (known is None or known.is_imprecise or offered > much):
+            part = split(plan, options.workers)[0]
+            known = calibrate(
+                lambda url: DIALECT_CLASSES[options.dialect]("any", url), options.dialect, part, options.calibrate
+            )
+            self._calibrated = offered, known
+        return known
 
-    def _measure(self, plan: Plan, calibration: Calibration | None = None) -> Run:
+    def _measure(self, plan: Plan) -> Run:
         options, progress = self._options, Progress()
+        calibration = self._calibrate(plan)
         try:
             return run_plan(
                 self._server,

@@ -109,7 +109,7 @@ class _Marker:
 
 def run_lines(run: Run, paint: Paint) -> list[str]:
     """Return the result of one run as lines of text."""
-    result, figures, mark = run.result, run.result.figures, _Marker(run, paint)
+    figures, mark = run.result.figures, _Marker(run, paint)
     rows = [("calls", _calls_text(run, paint, mark))]
     if figures.first_failure:
         rows.append(("first failure", one_line(figures.first_failure)))
@@ -117,7 +117,7 @@ def run_lines(run: Run, paint: Paint) -> list[str]:
         rows += _measured_rows(run, mark)
     width = max(len(name) for name, _ in rows)
     lines = [f"{paint(name.ljust(width), 'dim')}  {text}" for name, text in rows]
-    return [*lines, *_verdict_lines(run, paint), *(paint(f"note: {note}", "yellow") for note in warnings_of(result))]
+    return [*lines, *_verdict_lines(run, paint), *(paint(f"note: {note}", "yellow") for note in warnings_of(run))]
 
 
 def _verdict_lines(run: Run, paint: Paint) -> list[str]:
@@ -192,6 +192,11 @@ def _client_rows(run: Run) -> list[tuple[str, str]]:
     return [*rows, ("connections", f"{result.connections_opened:,} opened, {reuses}")]
 
 
+def _marked(run: Run, *cells: str) -> list[str]:
+    """Return cells of a table, struck out if the result is invalid. A table has no styles."""
+    return [f"~~{cell}~~" if run.verdict.valid is False else cell for cell in cells]
+
+
 def step_row(run: Run, verdict: str) -> list[str]:
     """Return the table row of one step of `--streams`."""
     result = run.result
@@ -199,11 +204,14 @@ def step_row(run: Run, verdict: str) -> list[str]:
     client = combined(result.clients)
     return [
         f"{result.plan.concurrency:,}",
-        f"{result.events_per_second:,.0f}",
-        duration(first.p50),
-        duration(gaps.p50),
-        duration(gaps.p99),
-        duration(gaps.longest),
+        *_marked(
+            run,
+            f"{result.events_per_second:,.0f}",
+            duration(first.p50),
+            duration(gaps.p50),
+            duration(gaps.p99),
+            duration(gaps.longest),
+        ),
         f"{client.share:.0%}",
         duration(client.loop_lag),
         f"{result.figures.failures_total:,}",
@@ -229,13 +237,16 @@ def search_lines(search: Search, paint: Paint) -> list[str]:
         keeps = step.keeps(search.attain)
         rows.append([
             f"{step.rate:,.2f}",
-            f"{step.run.result.calls_per_second:,.2f}",
-            duration(first.p50),
-            duration(first.p99),
-            duration(output.p50),
-            duration(whole.p99),
-            f"{step.share:.1%}",
-            f"{step.bounds[0]:.1%}",
+            *_marked(
+                step.run,
+                f"{step.run.result.calls_per_second:,.2f}",
+                duration(first.p50),
+                duration(first.p99),
+                duration(output.p50),
+                duration(whole.p99),
+                f"{step.share:.1%}",
+                f"{step.bounds[0]:.1%}",
+            ),
             step.run.verdict.word,
             {True: "keeps", False: "fails", None: "unsure"}[keeps],
         ])  # fmt: skip

@@ -122,6 +122,14 @@ def test_lines_out_of_order_are_sorted_and_counted(write: Write) -> None:
     assert unordered == 1
 
 
+def test_the_busiest_part_of_a_trace() -> None:
+    trace = tuple(Arrival(due, input=number) for number, due in enumerate((0.0, 5.0, 9.0, 9.5, 10.9, 11.0, 30.0)))
+    found = Arrivals(trace=trace).busiest(2.0).trace
+    assert found is not None
+    assert [(arrival.due, arrival.input) for arrival in found] == [(0.0, 2), (0.5, 3), (pytest.approx(1.9), 4)]
+    assert Arrivals(1.0, 2.0).busiest(2.0) == Arrivals(1.0, 2.0)
+
+
 def test_a_trace_may_be_longer_than_the_run() -> None:
     arrivals = Arrivals(trace=(Arrival(0.0), Arrival(1.0), Arrival(2.0)))
     assert due(arrivals, 2.0) == [0.0, 1.0]

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 
 from manystream.bench import load, validity
 from manystream.bench.arrivals import Arrival, Arrivals
+from manystream.bench.histogram import percentile, seconds_of
 from manystream.bench.load import Load, Look, Plan, Result
 from manystream.bench.moments import Wire
 from manystream.bench.validity import process_seconds
@@ -393,6 +394,23 @@ async def test_a_busy_loop_counts_two_windows_after_the_ramp(clock: MockClock) -
 
     result = await a_load(engine, a_plan(seconds=2.6), look).run()
     assert result.clients[0].loop_lag == 0.125
+
+
+async def test_a_standstill_of_the_loop_counts_by_its_length(clock: MockClock) -> None:
+    """While the loop stands still, the kernel merges the stamps of what arrives: reads alone do not show it."""
+    moments = [2.0, 6.0]
+
+    def stand_still(look: Look) -> None:
+        if moments and look.elapsed >= moments[0]:
+            moments.pop(0)
+            clock.jump(0.2)
+
+    result = await a_load(ScriptedEngine(OK, seconds=0.9), a_plan(), stand_still).run()
+    delays = result.clients[0].loop_delays
+    assert sum(delays.values()) == pytest.approx(2000, abs=2), "one for each 5 ms"
+    assert sum(count for bucket, count in delays.items() if seconds_of(bucket) > 0.02) == pytest.approx(72, abs=2)
+    assert (percentile(delays, 0.5) or 0.0) < 0.001
+    assert percentile(delays, 0.995) == pytest.approx(0.18, abs=0.01)
 
 
 async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None:

@@ -21,9 +21,7 @@ from manystream.bench.validity import (
     open_descriptors,
     waited_seconds,
 )
-from tests.support.bench_results import client
-
-QUIET = Calibration(0.00003, 0.0002, 0.3)
+from tests.support.bench_results import QUIET, client
 
 
 @pytest.mark.parametrize(
@@ -43,9 +41,11 @@ QUIET = Calibration(0.00003, 0.0002, 0.3)
           "other processes kept the client from its core for 20% of the time")),
         (client(descriptors=949, descriptor_limit=1000), QUIET, ()),
         (client(descriptors=950, descriptor_limit=1000), QUIET, ("the client had 950 of 1,000 descriptors open",)),
-        (client(descriptors=None, descriptor_limit=None), None, ()),
-        (ClientFigures(10.0, 1.0, loop_lag=0.02), QUIET, ()),
-        (ClientFigures(10.0, 1.0, loop_lag=0.025), QUIET, ("the client's loop took 25 ms at once",)),
+        (client(descriptors=None, descriptor_limit=None), QUIET, ()),
+        (client(loops=[0.0001] * 995 + [0.135] * 5), QUIET, ()),
+        (client(loops=[0.0001] * 994 + [0.135] * 6), QUIET, ("the client's loop stood still for 135.0 ms (p99.5)",)),
+        (client(loops=[0.0099] * 1000), QUIET, ()),
+        (ClientFigures(10.0, 1.0, loop_lag=0.2), QUIET, ()),
         (client(), Calibration(0.0006, 0.001, 0.5),
          ("against the simulator the client added 0.60 ms (p50) and 1.00 ms (p99)",)),
         (client(), Calibration(0.0001, 0.006, 0.5),
@@ -65,7 +65,15 @@ def test_each_rule_of_the_verdict(
     [(0.012, 0.02, True), (0.019, 0.02, True), (0.021, 0.02, False), (0.009, 0.001, True), (0.06, 1.0, False)],
 )
 def test_bytes_may_be_read_until_the_next_event_arrives(delay: float, gap: float, *, valid: bool) -> None:
-    assert judge([client(reads=delay)], None, load=100.0, ok=5, gap=gap).valid is valid
+    assert judge([client(reads=delay)], QUIET, load=100.0, ok=5, gap=gap).valid is valid
+    assert judge([client(loops=[delay])], QUIET, load=100.0, ok=5, gap=gap).valid is valid
+
+
+def test_no_client_is_valid_that_was_not_calibrated() -> None:
+    verdict = judge([client(cpu=2.5)], None, load=100.0, ok=5)
+    assert (verdict.word, verdict.largest) == ("NOT JUDGED", 300.0)
+    assert verdict.reasons == ("this client was not calibrated",)
+    assert judge([client(cpu=9.5)], None, load=100.0, ok=5).valid is False
 
 
 def test_one_process_of_several_is_enough_to_be_invalid() -> None:

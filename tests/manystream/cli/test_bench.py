@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from manystream.bench import validity
+from manystream.cli import bench as bench_command
 from manystream.cli import main
 from manystream.engine.request.credentials import is_loopback
 from manystream.simulator import Simulator, open_simulator_thread
@@ -35,6 +36,7 @@ def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/nonexistent")
     monkeypatch.setattr(validity, "SHORTEST", 3600.0)  # else a busy machine would make results invalid
+    monkeypatch.setattr(bench_command, "CALIBRATION_SECONDS", 0.0)
 
     def bench(*arguments: str) -> tuple[int, str, str]:
         status = main(["bench", *arguments])

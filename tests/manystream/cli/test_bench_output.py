@@ -43,6 +43,7 @@ class Runs:
     """Stands in for the runs and the calibration, and keeps what they were given.
 
     found: what the runs return, in order; a `KeyboardInterrupt` is raised instead.
+    added: what the first calibrations return.
     """
 
     def __init__(self) -> None:
@@ -51,6 +52,7 @@ class Runs:
         self.servers: list[Server] = []
         self.options: list[dict[str, Any]] = []
         self.calibrations: list[tuple[str, Plan, float]] = []
+        self.added: list[Calibration] = []
 
     def run_plan(self, server: Server, plan: Plan, on_look: Callable[[Look], None], **options: Any) -> Run:
         self.servers.append(server)
@@ -63,7 +65,7 @@ class Runs:
 
     def calibrate(self, _: object, dialect: str, plan: Plan, seconds: float) -> Calibration:
         self.calibrations.append((dialect, plan, seconds))
-        return Calibration(0.00003, 0.0002, 0.4)
+        return self.added.pop(0) if self.added else Calibration(0.00003, 0.0002, 0.4)
 
 
 @pytest.fixture
@@ -121,7 +123,7 @@ def test_every_option_of_a_closed_loop_reaches_the_run(bench: Bench, runs: Runs)
     )
     assert (work.output is not None and work.output.parameters, work.headers) == ((11.0,), {"a": "1", "b": "2"})
     assert (plan.slo, runs.options[0]["monitor"]) == ({"e2el": 1.5, "ttfb": 2.0}, True)
-    assert not runs.calibrations, "few calls need none"
+    assert len(runs.calibrations) == 1
 
 
 @pytest.mark.parametrize(
@@ -484,7 +486,20 @@ def test_a_search_is_printed_with_its_curve(bench: Bench, runs: Runs) -> None:
         "highest rate that kept the objective for 95% of the calls: 2.00 a second, with a confidence of 95 %"
     )
     assert [plan.arrivals is not None and plan.arrivals.kind for plan in runs.plans[:2]] == ["poisson"] * 2
-    assert not runs.calibrations
+    assert [plan.arrivals and plan.arrivals.last for _, plan, _ in runs.calibrations] == [2.0, 4.0]
+
+
+def test_each_step_is_calibrated_until_a_calibration_holds_for_it(bench: Bench, runs: Runs) -> None:
+    runs.added = [Calibration(0.001, 0.01, 0.4), Calibration(0.001, 0.01, 0.4)]
+    runs.found = [at(2.0, 1.0), at(4.0, 0.2)] + [at(0, 0.2) for _ in range(5)]
+    bench(URL, "--find", "--slo", "ttft=200ms", "--rate", "2")
+    rates = [plan.arrivals and plan.arrivals.last for _, plan, _ in runs.calibrations]
+    assert rates == [2.0, 4.0, pytest.approx(2.83, abs=0.01)], "an imprecise one holds for no other rate"
+    assert [options["calibration"].p50 for options in runs.options[:3]] == [0.001, 0.001, 0.00003]
+    runs.calibrations.clear()
+    runs.found = [step(0.01), step(0.01, streams=2)]
+    bench("--streams", "1,2")
+    assert [plan.concurrency for _, plan, _ in runs.calibrations] == [1, 2]
 
 
 def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path) -> None:
