@@ -205,10 +205,13 @@ class Attempt(BodyOwner):
 
     # --- as the waiter for a key ---
 
-    def take_key(self, fresh: bool) -> None:
-        """Ask the key function for this attempt's key, then wait for a connection. The function may end the call."""
+    def begin(self, fresh: bool) -> None:
+        """Ask the key function, if there is one, for this attempt's key, then wait for a connection. The function may
+        end the call."""
         fresh_key = self.prepared.fresh_key
-        assert fresh_key is not None, "the key is a function"
+        if fresh_key is None:
+            self.acquire(fresh)
+            return
         try:
             key = fresh_key.source.ask()
         except ProviderError as error:
@@ -589,12 +592,6 @@ class Attempt(BodyOwner):
             if drain:
                 self.drain()
             self._listener.on_answer(self, response, terminal)
-
-    def unfinished(self) -> None:
-        """Report that the server is still making the answer, and keeps it."""
-        if not self.over:
-            self._leave()
-            self._listener.on_unfinished(self)
 
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""

@@ -17,13 +17,12 @@ from functools import partial
 
 from ...providers.model.events import Done, Error, Event, Start
 from ...providers.model.options import Retry
-from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
-from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
 from ..request.continued import ContinuedAnswer
-from ..request.durable import DurableAnswer
+from ..request.durable import IN_PROGRESS, DurableAnswer
 from ..request.errors import callback_failed, cancelled, internal
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
@@ -227,26 +226,23 @@ class RunningCall:
         return None if durable is None else durable.token(self._prepared)
 
     def cancel(self) -> None:
-        durable = self._prepared.durable
+        durable, attempt = self._prepared.durable, self._attempt
         if durable is None or self._step is not OPEN or self._runtime.loop.forked or durable.ended:
             self.end(cancelled())
-        elif durable.answer_id is not None:
-            self._cancel_at_server(durable)
-        else:
-            sent = self._attempt is not None and self._attempt.sent and not self._attempt.over
+        elif durable.answer_id is None:
+            sent = self._unanswered or (attempt is not None and attempt.sent and not attempt.over)
             self.end(cancelled(f"the call was cancelled{NO_ID_YET if sent else ''}"))
-
-    def _cancel_at_server(self, durable: DurableAnswer) -> None:
-        """Fail as cancelled, and complete when the server knows that, or does not answer in time."""
-        unreached = f"; the server was not reached, and may go on with the answer {durable.answer_id!r}"
-        self._fail(cancelled(f"{cancelled().message}{unreached}"))
-        self._disarm()
-        self._state = ENDED
-        if self._attempt is not None:
-            self._attempt.abort()
-        request = durable.cancel_request(self._prepared)
-        # In place of the second attempt, which a durable call never has: `_stop` aborts it.
-        self._rival = PlainRequest(self, request, self._runtime, CANCEL_CLOCKS).attempt
+        else:
+            # Complete when the server knows that, or does not answer in time.
+            unknown = f"; the server has not confirmed that, and may go on with the answer {durable.answer_id!r}"
+            self._fail(cancelled(f"{cancelled().message}{unknown}"))
+            self._disarm()
+            self._state = ENDED
+            if attempt is not None:
+                attempt.abort()
+            request = durable.cancel_request(self._prepared)
+            # In place of the second attempt, which a durable call never has: `_stop` aborts it.
+            self._rival = PlainRequest(self, request, self._runtime, CANCEL_CLOCKS).attempt
 
     def pause(self) -> None:
         self._paused = True
@@ -528,12 +524,8 @@ class RunningCall:
         """Let an attempt take its key and a connection."""
         if self._hooks.attempt_started is not None:
             self._hooks.attempt_started(self, self._attempts)  # the observer may end the call
-        if attempt.over:
-            return
-        if attempt.prepared.fresh_key is None:
-            attempt.acquire(fresh)
-        else:
-            attempt.take_key(fresh)
+        if not attempt.over:
+            attempt.begin(fresh)
 
     def take_rival(self, request: TargetRequest) -> None:
         """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""
@@ -629,58 +621,38 @@ class RunningCall:
         self.finish()
 
     def failed(self, attempt: Attempt, error: ProviderError) -> None:
-        """Complete: the server does not answer the request that cancels the answer, or refuses it."""
+        """Complete: the server has cancelled the answer, or does not confirm that."""
         assert self._outcome is not None and self._outcome.error is not None, "the call was cancelled"
-        if 200 <= attempt.status < 300:
+        durable = attempt.prepared.durable
+        if error.provider_code == IN_PROGRESS or (durable is not None and durable.ended):
             self.answered()
-            return
-        self._outcome.error.message += f": {error.message}"
-        self.finish()
+        else:
+            self._outcome.error.message += f": {error.message}"
+            self.finish()
 
     def _read_on(self, durable: DurableAnswer, *, fresh: bool = False) -> None:
         """Begin an attempt that reads on in the answer. It needs no permit: the one that created the answer is held."""
-        before = self._attempt
+        before, self._prepared = self._attempt, durable.next_read(self._prepared)
         assert before is not None, "an attempt has created the answer, or began to read it"
         self._state = QUEUED
         clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
-        prepared = durable.next_read(self._prepared)
-        attempt = Attempt(prepared, self, self._runtime, clocks, self._started, paused=self._paused)
-        attempt.read_on_after(before)
-        self._attempt = attempt
-        if self._delivery.delivered:
-            observed = self._hooks.observed
-            attempt.receiver = self._delivery if observed is None else observed(self, self._delivery)
-        self._prepared = prepared
-        if prepared.fresh_key is None:
-            attempt.acquire(fresh)
-        else:
-            attempt.take_key(fresh)
+        self._attempt = Attempt(self._prepared, self, self._runtime, clocks, self._started, paused=self._paused)
+        self._attempt.read_on_after(before)
+        self._attempt.begin(fresh)
 
-    def on_unfinished(self, attempt: Attempt) -> None:
-        """Ask for the answer again later: the server is still making it."""
-        durable = attempt.prepared.durable
-        if self._step is not OPEN or durable is None:
-            return
-        if durable.answer_id is None:
-            self._fail(malformed("the server makes the answer in the background, and names no id for it"))
-            self.finish()
-            return
-        hint_ms = poll_after_ms(attempt.headers, attempt.prepared.shared.wall_clock())
-        self._pause(read_again_delay(hint_ms, durable.polled(), self._retry, self._runtime.random, failed=False))
-        on_named, durable.on_named, token = durable.on_named, None, self.resume_token
-        if on_named is not None and token is not None:
-            on_named(token)
-
-    def _read_failed(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
-        """Read on later, or fail: an attempt failed whose answer the server keeps."""
+    def _read_later(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
+        """Read on after a pause, or fail: an attempt has not brought the end of an answer that the server keeps."""
         if error.retryable and not durable.ended:
-            now, idle, hint_ms = self._runtime.loop.clock(), self._clocks.idle, error.retry_after_ms
-            failed = durable.lost(now, lasted=attempt.answered_for(now))
-            pause = read_again_delay(hint_ms, failed, self._retry, self._runtime.random, failed=True)
-            left = durable.time_left(now, idle, pause if hint_ms >= 0 else -math.inf)
+            now, idle, in_progress = self._runtime.loop.clock(), self._clocks.idle, error.provider_code == IN_PROGRESS
+            in_vain = durable.in_vain(now, attempt.answered_for(now))
+            pause = read_again_delay(error, in_vain, self._retry, self._runtime.random)
+            left = durable.time_left(now, idle, pause if in_progress or error.retry_after_ms >= 0 else -math.inf)
             if left > 0:
-                durable.resumed += 1
+                durable.resumed += not in_progress
                 self._pause(min(pause, left))
+                on_named, durable.on_named, token = durable.on_named, None, self.resume_token
+                if on_named is not None and token is not None:
+                    on_named(token)
                 return
             if error.category in UNANSWERED:
                 error = timeout_error(Clock.IDLE, idle, error.message)
@@ -740,7 +712,7 @@ class RunningCall:
             if unread or attempt.asks_for_another_key(error) or durable.has_no_events(error):
                 self._read_on(durable, fresh=unread)
             else:
-                self._read_failed(durable, attempt, error)
+                self._read_later(durable, attempt, error)
             return
         if attempt.prepared.continued is not None and self._goes_on(attempt.prepared.continued, attempt, error):
             return

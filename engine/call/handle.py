@@ -81,7 +81,7 @@ class Call:
         loop's next tick. Idempotent. This does nothing after the call has ended.
 
         The answer of a durable call is cancelled at the server, too. The completion follows when the server has
-        confirmed that, after 2 seconds at the latest; its error says if the server was not reached.
+        confirmed that, after 2 seconds at the latest; its error says if it has not.
         """
         self._running.cancel()
 

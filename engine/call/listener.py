@@ -49,10 +49,6 @@ class Listener(Protocol):
         """Receive the complete answer. `terminal` is the stream's `Done`; None if unstreamed."""
         ...
 
-    def on_unfinished(self, attempt: Attempt) -> None:
-        """Receive the report that the server is still making the answer, and keeps it."""
-        ...
-
     def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
         """Receive the attempt's error. `unread`: the server cannot have read the request (`TransportError.unread`)."""
         ...

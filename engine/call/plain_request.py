@@ -66,12 +66,8 @@ class PlainRequest:
         return attempt
 
     def _send(self, attempt: Attempt, fresh: bool) -> None:
-        if attempt.over:
-            return
-        if self._prepared.fresh_key is None:
-            attempt.acquire(fresh)
-        else:
-            attempt.take_key(fresh)
+        if not attempt.over:
+            attempt.begin(fresh)
 
     @property
     def label(self) -> str:
@@ -91,9 +87,6 @@ class PlainRequest:
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
         pass
-
-    def on_unfinished(self, attempt: Attempt) -> None:
-        self._owner.answered()
 
     def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
         self._owner.answered()

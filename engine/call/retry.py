@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ProviderError
+from ..request.durable import IN_PROGRESS
 
 HINT_SPREAD = 0.1
 """The maximum jitter that is added to a server's hint, as a part of it. Without it, a thousand calls with the same hint
@@ -67,16 +68,15 @@ def backoff(attempts: int, options: Retry, random: Callable[[], float]) -> float
     return min(options.cap, options.base * 2.0 ** min(attempts - 1, 60)) + random() * options.jitter
 
 
-def read_again_delay(hint_ms: int, before: int, options: Retry, random: Callable[[], float], *, failed: bool) -> float:
+def read_again_delay(error: ProviderError, before: int, options: Retry, random: Callable[[], float]) -> float:
     """Return the seconds to wait before an answer is read again that the server keeps.
 
-    hint_ms: after how many milliseconds the server wants that; -1: it does not say.
-    before: the attempts in vain before this one, in a row.
-    failed: the attempt has failed. Else the server is still making the answer.
+    error: why the latest read has not brought its end.
+    before: the reads in vain before that one, in a row.
     """
-    if hint_ms >= 0:
-        return _obeyed(hint_ms / 1000, before, options, random)
-    if not failed:
+    if error.retry_after_ms >= 0:
+        return _obeyed(error.retry_after_ms / 1000, before, options, random)
+    if error.provider_code == IN_PROGRESS:
         return min(LONGEST_POLL, backoff(before + 1, options, random))
     return backoff(before, options, random) if before else random() * min(options.jitter, FIRST_PAUSE)
 

@@ -8,41 +8,46 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...providers.catalog.dialect import StoredAnswers, StreamMachine, WireRequest
+from ...providers.catalog.provider import Provider
 from ...providers.catalog.read_events import ReadEvents
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, dumps, loads
-from ...providers.model.provider_error import ProviderError
+from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
 from ...providers.model.response import Response, arrived
 from ...providers.model.rules import text
 
 if TYPE_CHECKING:
-    from ...providers.catalog.provider import Provider
     from .prepared import Prepared
 
 MARK = "ms1."
 """The beginning of every token: another form of token gets another mark."""
 
+CHECK_BYTES = 4
+"""The length of the checksum (CRC-32) with which a token begins: a damaged one would name another answer."""
+
 LASTED = 10.0
 """Seconds. A read that the server kept open for so long is no failed one, although it brought nothing: the answer waits
 at the server, or the model thinks."""
 
+IN_PROGRESS = "in_progress"
+"""The code of the error of a read that found the answer unfinished. No program gets this error."""
+
 BAD_REQUEST = 400
 """The status with which a server refuses to stream an answer that it has."""
 
-NOT_THERE = (401, 403, 404, 410)
-"""Statuses with which a server says that it has no such answer for this key."""
+NOT_THERE = (ErrorCategory.AUTH, ErrorCategory.NOT_FOUND)
+"""The categories with which a server says that it has no such answer for this key."""
 
-Prepare: TypeAlias = Callable[["Prepared", WireRequest, "Mapping[str, str] | None"], "Prepared"]
-"""Prepares a request that follows another one, with the same provider and key. The mapping has headers of its own."""
+Prepare: TypeAlias = Callable[["Prepared", WireRequest], "Prepared"]
+"""Prepares a request that follows another one, with the same provider, key and headers."""
 
 
-@dataclass(slots=True, frozen=True)
-class ResumeToken:
+class ResumeToken(NamedTuple):
     """What a resume token says of an answer. It has no key.
 
     provider: the provider's name.
@@ -61,26 +66,30 @@ class ResumeToken:
     key: int | None
 
     def __str__(self) -> str:
-        members = [self.provider, self.dialect, self.model, self.answer_id, self.stream, self.key]
-        return MARK + base64.urlsafe_b64encode(dumps(members)).decode().rstrip("=")
+        members = dumps(list(self))
+        return MARK + base64.urlsafe_b64encode(_check(members) + members).decode().rstrip("=")
+
+
+def _check(members: bytes) -> bytes:
+    return zlib.crc32(members).to_bytes(CHECK_BYTES)
 
 
 def read_token(token: str) -> ResumeToken:
     """Read a resume token. Raises `InvalidRequestError`."""
     text("a resume token (Call.resume_token)").check(token, "token")
-    wrong = InvalidRequestError("token", "is no resume token, or a part of one: give the text of Call.resume_token")
+    members = None
     try:
-        if not token.startswith(MARK):
-            raise wrong
-        encoded = token[len(MARK) :].encode("ascii")
-        members = loads(base64.b64decode(encoded + b"=" * (-len(encoded) % 4), b"-_", validate=True))
+        encoded = token.removeprefix(MARK).encode("ascii")
+        data = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), b"-_", validate=True)
+        if token.startswith(MARK) and data[:CHECK_BYTES] == _check(data[CHECK_BYTES:]):
+            members = loads(data[CHECK_BYTES:])
     except (UnicodeEncodeError, binascii.Error, MalformedJSONError):
-        raise wrong from None
+        pass
     match members:
         case [str(provider), str(dialect), str(model), str(answer_id), bool(stream), None | int() as key] if answer_id:
             return ResumeToken(provider, dialect, model, answer_id, stream, key)
         case _:
-            raise wrong
+            raise InvalidRequestError("token", "is no resume token, or damaged: give the text of Call.resume_token")
 
 
 class DurableAnswer:
@@ -97,7 +106,7 @@ class DurableAnswer:
     """
 
     __slots__ = (
-        "_extra", "_failures", "_key", "_lost_at", "_polls", "_prepare", "_stored",
+        "_in_vain", "_key", "_prepare", "_reached_at", "_stored",
         "attached", "ended", "events", "machine", "on_named", "reads", "resumed", "stream",
     )  # fmt: skip
 
@@ -107,24 +116,20 @@ class DurableAnswer:
         prepare: Prepare,
         *,
         stream: bool,
-        extra: Mapping[str, str] | None = None,
         key: int | None = None,
         answer_id: str | None = None,
     ) -> None:
         """Create it before its first attempt.
 
         prepare: prepares the requests that follow.
-        extra: the headers of the request's own.
         key: the position of its key among those of the provider.
         answer_id: the answer's id, if another call has created it.
         """
         self._stored = stored
         self._prepare = prepare
-        self._extra = extra
         self._key = key
-        self._lost_at = math.inf  # since when nothing could be read
-        self._failures = 0  # in a row
-        self._polls = 0
+        self._reached_at = math.inf  # when the server was reached last, or until when it has asked to wait
+        self._in_vain = 0  # the reads in a row that brought nothing
         self.events: ReadEvents = ReadEvents(stored, answer_id)
         self.machine: StreamMachine | None = None
         self.on_named: Callable[[str], None] | None = None
@@ -141,11 +146,8 @@ class DurableAnswer:
 
     def token(self, prepared: Prepared) -> str | None:
         """Return the token with which another engine reads the answer; None until the server has named its id."""
-        answer_id = self.answer_id
-        if answer_id is None:
-            return None
-        name, dialect = prepared.provider.name, prepared.dialect.name
-        return str(ResumeToken(name, dialect, prepared.model, answer_id, self.stream, self._key))
+        name, dialect, answer_id = prepared.provider.name, prepared.dialect.name, self.answer_id
+        return answer_id and str(ResumeToken(name, dialect, prepared.model, answer_id, self.stream, self._key))
 
     def partial_response(self) -> Response | None:
         """Return the part of a stream that was read; None if nothing was."""
@@ -162,62 +164,62 @@ class DurableAnswer:
         """Prepare the next attempt, which reads on. prepared: the latest attempt's request."""
         self.reads = True
         self.events.connected_again()
-        return self._prepare(prepared, self.read_request(prepared.provider), self._extra)
+        return self._prepare(prepared, self.read_request(prepared.provider))
 
     def cancel_request(self, prepared: Prepared) -> Prepared:
         """Prepare the request that ends the answer at the server. prepared: the latest attempt's request."""
         assert self.answer_id is not None, "the server has named the answer"
-        wire = self._stored.cancel(prepared.provider, self.answer_id)
-        request = self._prepare(prepared, wire, self._extra)
-        request.durable, request.stream = None, False
+        request = self._prepare(prepared, self._stored.cancel(prepared.provider, self.answer_id))
+        request.durable = DurableAnswer(self._stored, self._prepare, stream=False, answer_id=self.answer_id)
+        request.stream = False
         return request
 
-    # --- what a body says ---
+    # --- what an attempt brings ---
 
-    def has_ended(self, body: bytes) -> bool | None:
-        """Read the state of the answer from a whole body. Returns whether it has ended; None if this is no answer."""
+    def has_ended(self, body: bytes, wait_ms: int) -> bool:
+        """Read the state of the answer from a whole body. Returns whether that is its end; else it is no answer.
+
+        Raises `ProviderError` if the server is still making the answer, and for another answer.
+
+        wait_ms: after how many milliseconds the server wants to be asked again; -1: it does not say.
+        """
         try:
             value = loads(body)
         except MalformedJSONError:
-            return None
+            return False
         if type(value) is not dict:
-            return None
-        if self.answer_id is None:
-            self.events.answer_id = self._stored.answer_id(value)
+            return False
+        self.events.identify(value)
         ended = self._stored.has_ended(value)
-        if ended:
-            self.ended = True
-        elif ended is False and self.machine is None:
-            self.stream = False  # the server makes no stream of it
-        return ended
+        if ended is False:
+            self.stream = self.stream and self.machine is not None  # else the server makes no stream of it
+            if self.answer_id is None:
+                raise malformed("the server makes the answer in the background, and names no id for it")
+            what, category = "the server has not ended the answer", ErrorCategory.SERVER
+            raise ProviderError(what, category=category, provider_code=IN_PROGRESS, retry_after_ms=wait_ms)
+        self.ended = self.ended or ended is True
+        return ended is True
 
-    # --- when to read again ---
-
-    def polled(self) -> int:
-        """Count a whole body that has no end of the answer, and return how many came before it."""
-        self._lost_at, self._failures = math.inf, 0
-        self._polls += 1
-        return self._polls - 1
-
-    def lost(self, now: float, *, lasted: float) -> int:
-        """Count an attempt that failed, and return how many failed before it in a row.
+    def in_vain(self, now: float, lasted: float) -> int:
+        """Count a read that has not brought the end, and return how many in a row brought nothing before it.
 
         lasted: seconds since the head of a successful response; 0 if there was none.
         """
         if self.events.advanced or lasted >= LASTED:
-            self._lost_at, self._failures = now, 0
-        self._lost_at = min(self._lost_at, now)
+            self._reached_at, self._in_vain = now, 0
+        self._reached_at = min(self._reached_at, now)
         self.events.advanced = False
-        self._failures += 1
-        return self._failures - 1
+        self._in_vain += 1
+        return self._in_vain - 1
 
     def time_left(self, now: float, idle: float, asked: float) -> float:
         """Return the seconds until the answer counts as out of reach.
 
-        idle: the idle timeout. asked: the seconds for which the server has asked to wait, which do not count.
+        idle: the idle timeout.
+        asked: the seconds for which the server has asked to wait, which do not count.
         """
-        self._lost_at = max(self._lost_at, now + asked)
-        return self._lost_at + idle - now
+        self._reached_at = max(self._reached_at, now + asked)
+        return self._reached_at + idle - now
 
     def has_no_events(self, error: ProviderError) -> bool:
         """Return whether an error may mean that the server has no events of the answer, which is then read whole."""
@@ -227,9 +229,7 @@ class DurableAnswer:
 
     def explain(self, error: ProviderError) -> None:
         """Write into the final error of a read which answer it is about."""
-        if self.ended or not self.reads:
-            return
-        why = ""
-        if error.http_status in NOT_THERE:
-            why = ": the server has forgotten it, or another key made it"
-        error.message = f"{error.message} (reading the answer {self.answer_id!r} again{why})"
+        if self.reads and not self.ended:
+            refused = error.http_status and error.category in NOT_THERE
+            why = ": the server has forgotten it, or another key made it" if refused else ""
+            error.message = f"{error.message} (reading the answer {self.answer_id!r} again{why})"

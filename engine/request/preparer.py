@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from ...providers.catalog.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
@@ -142,8 +143,8 @@ class Preparer:
         if request.continue_aborted:
             prepared.continued = self._continued(request, wire, stream)
         if stored is not None:
-            extra = request.extra_headers
-            prepared.durable = DurableAnswer(stored, self._following, stream=stream, extra=extra, key=self._position)
+            following = partial(self._following, dict(request.extra_headers or {}))
+            prepared.durable = DurableAnswer(stored, following, stream=stream, key=self._position)
         return prepared, wire
 
     def _continued(self, request: Request, wire: WireRequest, stream: bool) -> ContinuedAnswer:
@@ -162,9 +163,8 @@ class Preparer:
         if shared.dialect.name != token.dialect:
             dialect = shared.dialect.name
             raise InvalidRequestError("token", f"{token.provider!r} has the dialect {dialect}, not {token.dialect}")
-        durable = DurableAnswer(
-            _stored(shared), self._following, stream=token.stream, key=self._position, answer_id=token.answer_id
-        )
+        stored, following = _stored(shared), partial(self._following, {})
+        durable = DurableAnswer(stored, following, stream=token.stream, key=self._position, answer_id=token.answer_id)
         prepared = self.prepare_wire(shared.provider, durable.read_request(shared.provider))
         prepared.model, prepared.stream, prepared.durable = token.model, True, durable
         return prepared
@@ -182,10 +182,10 @@ class Preparer:
         head, secrets, fresh_key = self._new_head(wire, shared, {})
         return Prepared(shared, "", head, wire.body, secrets, False, fresh_key)
 
-    def _following(self, prepared: Prepared, wire: WireRequest, extra: Mapping[str, str] | None) -> Prepared:
-        """Prepare a request without a body that follows another one."""
+    def _following(self, extra: Mapping[str, str], prepared: Prepared, wire: WireRequest) -> Prepared:
+        """Prepare a request without a body that follows another one. extra: the headers of the request's own."""
         shared = self._shared[prepared.provider.name]
-        head, secrets, fresh_key = self._new_head(wire, shared, dict(extra or {}))
+        head, secrets, fresh_key = self._new_head(wire, shared, extra)
         before = prepared.fresh_key
         if fresh_key is not None and before is not None and not before.asks_again:
             fresh_key = fresh_key.for_last_time()

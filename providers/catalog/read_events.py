@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads
+from ..model.provider_error import malformed
 from ..wire.error_bodies import ERROR
 from .dialect import BARE_LINES, StoredAnswers
 
@@ -29,7 +30,8 @@ class ReadEvents:
     """
 
     __slots__ = (
-        "_entries", "_expected", "_index", "_next", "_stored", "advanced", "after", "answer_id", "is_report", "size"
+        "_asked_for", "_entries", "_expected", "_index", "_next", "_stored",
+        "advanced", "after", "answer_id", "is_report", "size",
     )  # fmt: skip
 
     def __init__(self, stored: StoredAnswers, answer_id: str | None = None) -> None:
@@ -38,6 +40,7 @@ class ReadEvents:
         self._index: dict[str, int] = {}  # id → its index in the entries
         self._next = 0  # the index of the event that follows the last one with an id, and what was read after it
         self._expected = 0  # the index of the event that follows the latest one
+        self._asked_for = answer_id  # the id in the latest request; None for the one that creates the answer
         self.answer_id: str | None = answer_id
         self.after: int | str | None = None
         self.advanced: bool = False
@@ -51,10 +54,21 @@ class ReadEvents:
 
     def connected_again(self) -> None:
         """Expect what follows the last event with a position, from a new connection."""
+        self._asked_for = self.answer_id
         self._next = self._expected = self._index.get(self.after, -1) + 1 if isinstance(self.after, str) else 0
 
+    def identify(self, value: JSONObject) -> None:
+        """Read the id of the answer from an event or a body. Raises `ProviderError` for another answer's."""
+        found = self._stored.answer_id(value)
+        if self._asked_for is not None and found not in (None, self._asked_for):
+            raise malformed(f"the server sent another answer, {found!r}")
+        self.answer_id = self.answer_id or found
+
     def new(self, events: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
-        """Yield the events, as names and data, that were not read before. What is no JSON object is passed on."""
+        """Yield the events, as names and data, that were not read before. What is no JSON object is passed on.
+
+        Raises `ProviderError` for an event of another answer than the one that was asked for.
+        """
         for name, data in events:
             if not data:
                 continue
@@ -64,8 +78,7 @@ class ReadEvents:
                 yield name, data
                 continue
             described = self._stored.describes(value)
-            if self.answer_id is None:
-                self.answer_id = self._stored.answer_id(value)
+            self.identify(value)
             if not described and (value.get("error") or ERROR in (value.get("type"), value.get("event_type"))):
                 self.is_report = True
             if self._is_new(value, data, described=described):

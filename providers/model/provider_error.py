@@ -38,6 +38,7 @@ STATUS_CATEGORY: dict[int, ErrorCategory] = {
     403: ErrorCategory.AUTH,
     404: ErrorCategory.NOT_FOUND,
     408: ErrorCategory.TIMEOUT,
+    410: ErrorCategory.NOT_FOUND,
     413: ErrorCategory.INVALID_ARG,
     422: ErrorCategory.INVALID_ARG,
     429: ErrorCategory.RATE_LIMIT,

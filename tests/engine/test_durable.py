@@ -355,6 +355,7 @@ async def test_only_the_creation_follows_the_rules_of_retries(autojump_clock: tr
     ("status", "category", "why"),
     [
         ("404 Not Found", ms.ErrorCategory.NOT_FOUND, ": the server has forgotten it, or another key made it"),
+        ("410 Gone", ms.ErrorCategory.NOT_FOUND, ": the server has forgotten it, or another key made it"),
         ("401 Unauthorized", ms.ErrorCategory.AUTH, ": the server has forgotten it, or another key made it"),
         ("400 Bad Request", ms.ErrorCategory.INVALID_ARG, ""),
     ],
@@ -369,6 +370,48 @@ async def test_an_answer_that_the_server_has_not_is_named(status: str, category:
     assert recorder.text == "One, two – "
     assert recorder.completion.response is not None
     assert recorder.completion.response.text == "One, two – "
+
+
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+@pytest.mark.parametrize("read_as", ["resumed", "attached", "polled"])
+@pytest.mark.parametrize("sent_as", ["stream", "whole", "pending"])
+async def test_an_answer_of_another_id_is_an_error_that_names_both(
+    name: str, read_as: str, sent_as: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    mine = {"responses": "resp/1", "interactions": "v1/1"}[name]
+    body = {
+        "stream": "".join(STREAMS[name]), "whole": json.dumps(WHOLE[name]), "pending": json.dumps(PENDING[name])
+    }[sent_as].replace(mine, "other")  # fmt: skip
+    sent = STREAM_HEAD.encode() + chunked(body) if sent_as == "stream" else answer(body)
+    first: dict[str, list[int | bytes]] = {"resumed": [1700], "polled": [answer(json.dumps(PENDING[name]))]}
+    async with keeping(name, *first.get(read_as, []), sent) as (keeper, engine):
+        if read_as == "attached":
+            keeper.plans.clear()
+            call = engine.start_stream(durable())
+            await call.wait()
+            keeper.plans.append(sent)
+            assert call.resume_token is not None
+            call = engine.attach(call.resume_token)
+        else:
+            call = engine.start_request(durable()) if read_as == "polled" else engine.start_stream(durable())
+        completion = await call.wait()
+        assert completion.error is not None
+        assert (
+            completion.error.message == f"the server sent another answer, 'other' (reading the answer {mine!r} again)"
+        )
+        assert call.resume_token is not None
+        assert (await engine.attach(call.resume_token).wait()).success
+
+
+@pytest.mark.parametrize("name", ERROR_EVENTS)
+@pytest.mark.parametrize("as_event", [False, True])
+async def test_an_error_inside_of_a_read_names_the_answer(name: str, as_event: bool) -> None:
+    error = {"error": {"message": "Gone.", "code": 404 if name == "interactions" else "not_found"}}
+    sent = STREAM_HEAD.encode() + chunked(f"data: {json.dumps(error)}\n\n") if as_event else answer(json.dumps(error))
+    async with keeping(name, 1700, sent) as (_, engine):
+        completion = (await read(engine, durable())).completion
+    assert completion.error_category is ms.ErrorCategory.NOT_FOUND
+    assert "1' again" in completion.error_message  # type: ignore[operator]
 
 
 # --- timeouts ---
@@ -456,7 +499,7 @@ async def test_an_unstreamed_answer_is_asked_for_until_it_is_there(
         call = engine.start_request(durable(), recorder.on_completion)
         assert call.resume_token is None
         completion = await call.wait()
-        assert trio.current_time() - started == pytest.approx(1 + 2 + 40, abs=0.5)
+        assert trio.current_time() - started == pytest.approx(1 + 2 + 40 + 4, abs=0.5)  # a failure keeps the pace
         token = call.resume_token
         assert token is not None
         keeper.plans += [pending, whole]
@@ -684,6 +727,8 @@ async def test_a_token_that_does_not_fit_is_refused() -> None:
         (other, "", None, "token: is no resume token"),
         (other, "resp_1", None, "token: is no resume token"),
         (other, token[:-3], None, "token: is no resume token"),
+        (other, token[:-1] + chr(ord(token[-1]) ^ 4), None, "token: is no resume token"),
+        *((other, token[:n] + chr(ord(token[n]) ^ 1) + token[n + 1 :], None, "token: is no") for n in range(4, 60)),
         (other, "ms1.ä", None, "token: is no resume token"),
         (other, "ms1.W10", None, "token: is no resume token"),
         (other, 7, None, "token: must be"),
@@ -737,9 +782,12 @@ async def test_cancelling_cancels_the_answer_at_the_server() -> None:
         (b"", 0.0, ": server disconnected without sending a response"),
         (b"wait", 2.0, ": total timeout: the call did not end within 2 s"),
         (answer(error_body("No such answer."), status="404 Not Found"), 0.0, ": No such answer."),
+        (answer(error_body("Cannot cancel.")), 0.0, ": Cannot cancel."),
+        (answer("<html>Please log in.</html>"), 0.0, ": the answer cannot be read"),
+        (answer(json.dumps(resource("cancelled", id="resp/2"))), 0.0, ": the server sent another answer, 'resp/2'"),
     ],
 )
-async def test_a_server_that_is_not_reached_is_reported(
+async def test_a_cancellation_that_the_server_does_not_confirm_is_reported(
     reply: bytes, seconds: float, why: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def script(line: Line) -> None:
@@ -763,7 +811,7 @@ async def test_a_server_that_is_not_reached_is_reported(
     assert completion.error is not None
     assert completion.error.category is ms.ErrorCategory.CANCELLED
     assert completion.error.message.startswith(
-        f"the call was cancelled; the server was not reached, and may go on with the answer 'resp/1'{why}"
+        f"the call was cancelled; the server has not confirmed that, and may go on with the answer 'resp/1'{why}"
     )
 
 
@@ -791,6 +839,19 @@ async def test_an_answer_without_an_id_cannot_be_cancelled() -> None:
     assert completion.error_message == (
         "the call was cancelled; the server had not named the answer, and may go on with it"
     )
+
+
+async def test_an_answer_may_go_on_whose_name_was_lost(autojump_clock: trio.testing.MockClock) -> None:
+    async with keeping("responses", 0) as (keeper, engine):
+        call = engine.start_stream(durable())
+        while call.state is not ms.CallState.BACKOFF:
+            await trio.sleep(0)
+        call.cancel()
+        completion = await call.wait()
+    assert completion.error_message == (
+        "the call was cancelled; the server had not named the answer, and may go on with it"
+    )
+    assert keeper.asked == ["POST /v1/responses"]
 
 
 async def test_leaving_the_engine_waits_for_a_cancellation() -> None:

@@ -9,6 +9,7 @@ from ....providers.model.provider_error import ErrorCategory, ProviderError, tru
 from ....providers.model.response import Response
 from ....providers.wire.accumulate import events_of
 from ....providers.wire.answer_tokens import drop_unasked
+from ....providers.wire.retry_hints import poll_after_ms
 from .base import STEP_EVENTS, Body, BodyOwner
 from .error import add_address
 from .stream import stream_body
@@ -43,16 +44,14 @@ class AnswerBody(Body):
         attempt, prepared = self._attempt, self._attempt.prepared
         body = b"".join(self._pieces)
         self._pieces.clear()
-        durable = prepared.durable
-        ended = None if durable is None else durable.has_ended(body)
-        if ended is False:
-            attempt.unfinished()
-            return
-        if ended and durable is not None and durable.machine is not None:
-            self._read_as_events(body, b"")
-            return
-        is_lost = durable is not None and durable.reads and not ended  # a gateway has answered in place of the server
+        durable, is_lost = prepared.durable, False
         try:
+            if durable is not None:
+                ended = durable.has_ended(body, poll_after_ms(attempt.headers, prepared.shared.wall_clock()))
+                if ended and durable.machine is not None:
+                    self._read_as_events(body, b"")
+                    return
+                is_lost = durable.reads and not ended  # a gateway has answered in place of the server
             response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
         except ProviderError as error:
             parts = None if self._is_page else leading_json(body)

@@ -102,10 +102,6 @@ class BodyOwner(abc.ABC):
         """
 
     @abc.abstractmethod
-    def unfinished(self) -> None:
-        """Report that the server is still making the answer, and keeps it."""
-
-    @abc.abstractmethod
     def failed(self, error: ProviderError, *, unread: bool = False) -> None:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""
 

@@ -190,14 +190,16 @@ class DurableStreamBody(StreamBody):
         return super().kept_bytes() + self._durable.events.kept_bytes
 
     def _unread(self, wire_events: Iterable[ServerSentEvent]) -> Iterator[ServerSentEvent]:
-        return self._durable.events.new(wire_events)
+        try:
+            yield from self._durable.events.new(wire_events)
+        except ProviderError as error:  # they are of another answer
+            self._attempt.give_up(error)
 
     def _end_machine(self, broken: ProviderError | None) -> None:
         self._attempt.failed(broken or truncated("truncated stream: it ended before the answer"))
 
     def _ended(self, events: Sequence[Event]) -> None:
-        terminal = events[-1]
-        if self._durable.events.is_report and isinstance(terminal, Error) and terminal.error.retryable:
+        if self._durable.events.is_report:
             self._machine.ended = False
         else:
             self._durable.ended = True
