@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .answers import Answer
 from .cache import cache_folder
@@ -54,14 +55,14 @@ class Reported:
     """What a load generator reports: times in milliseconds, and calls per second.
 
     itl_p99: the 99th percentile of single gaps; None if it reports only their mean for each call.
-    stamp: whether it vouches for its figures; empty if it does not judge itself.
+    stamp: whether it vouches for its figures, and why not; empty if it does not judge itself.
     """
 
     ttft_p50: float
     ttft_p99: float
     itl_p99: float | None
     calls: float
-    stamp: str = ""
+    stamp: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,11 @@ def _ours(program: str, url: str, streams: int, _: str) -> list[str]:
     return [*words, "--concurrency", str(streams), "--seconds", str(SECONDS)]
 
 
-def _read_ours(output: str, _: Path) -> Reported:
-    page = json.loads(output)
+def read_ours(page: Mapping[str, Any]) -> Reported:
+    """Return what a result of `manystream bench --json` has."""
     ttft, itl = page["ttft"], page["itl"]
     judged = page["validity"]
-    words = [{True: "VALID", False: "INVALID", None: "NOT JUDGED"}[judged["valid"]], *judged["reasons"]]
-    stamp = ", stamped " + "; ".join(words)
+    stamp = ({True: "VALID", False: "INVALID", None: "NOT JUDGED"}[judged["valid"]], *judged["reasons"])
     return Reported(ttft["p50"] * 1000, ttft["p99"] * 1000, itl["p99"] * 1000, page["calls_per_second"], stamp)
 
 
@@ -149,7 +149,7 @@ def _read_vllm(_: str, folder: Path) -> Reported:
 
 
 GENERATORS = (
-    Generator("manystream bench", "", _ours, _read_ours),
+    Generator("manystream bench", "", _ours, lambda output, _: read_ours(json.loads(output))),
     Generator("aiperf", "aiperf", _aiperf, _read_aiperf),
     Generator("guidellm", "guidellm", _guidellm, _read_guidellm),
     Generator("vLLM's client", "vllm", _vllm, _read_vllm, heavy=True),
@@ -172,21 +172,14 @@ def answer(run: Run) -> Answer:
         _add(result, generator, found, truth, streams, ours=not generator.package)
         late = f"the source was late by {truth['late_p50_ms']} ms (p50) and {truth['late_p99_ms']} ms (p99)"
         version = _version(program, generator.package)
-        result.notes.append(f"{generator.name}: version {version}{found.stamp}; {late}")
+        result.notes.append(f"{generator.name}: version {version}; {'; '.join([*found.stamp, late])}")
     return result
 
 
 def _add(result: Answer, generator: Generator, found: Reported, truth: Statistics, streams: int, *, ours: bool) -> None:
-    """Add the rows of a generator. The truth is 0 ms to the first event, and 20 ms between two, both as late as the
-    source was."""
-    late50, late99 = truth["late_p50_ms"], truth["late_p99_ms"]
+    """Add the rows of a generator."""
     calls = streams * RATE / EVENTS
-    rows: Mapping[str, tuple[float | None, float, str]] = {
-        "TTFT p50": (found.ttft_p50, 0.5 + late50, "truth + 0.5 ms"),
-        "TTFT p99": (found.ttft_p99, 5.0 + late99, "truth + 5 ms"),
-        "ITL p99": (found.itl_p99, 1000 / RATE + 2.0 + late99, "truth + 2 ms"),
-    }
-    for name, (value, bound, target) in rows.items():
+    for name, (value, bound, target) in bounds(found, truth).items():
         if value is None:
             continue
         met = value <= bound if ours else None
@@ -194,6 +187,19 @@ def _add(result: Answer, generator: Generator, found: Reported, truth: Statistic
     met = abs(found.calls / calls - 1) <= 0.02 if ours else None
     target = f"{calls:g} within 2%" if ours else ""
     result.add(f"{generator.name}: calls", found.calls, "calls/s", target=target, met=met)
+
+
+def bounds(found: Reported, truth: Statistics) -> Mapping[str, tuple[float | None, float, str]]:
+    """Return each figure, its bound in milliseconds, and what the bound is.
+
+    The truth is 0 ms to the first event, and 20 ms between two, both as late as the source was.
+    """
+    late50, late99 = truth["late_p50_ms"], truth["late_p99_ms"]
+    return {
+        "TTFT p50": (found.ttft_p50, 0.5 + late50, "truth + 0.5 ms"),
+        "TTFT p99": (found.ttft_p99, 5.0 + late99, "truth + 5 ms"),
+        "ITL p99": (found.itl_p99, 1000 / RATE + 2.0 + late99, "truth + 2 ms"),
+    }
 
 
 def _measure(run: Run, generator: Generator, program: str, streams: int) -> Reported:

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import urllib.request
+from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -89,3 +93,48 @@ async def test_chat_and_completions_have_the_same_ids(stream: bool) -> None:
             assert response.tokens == other.tokens
             assert response.tokens.prompt_ids
             assert len(response.tokens.ids) == response.usage.output_tokens
+
+
+# The figures of `manystream bench` beside the server's own.
+
+METRICS = {"ttft": "time_to_first_token", "tpot": "request_time_per_output_token", "e2el": "e2e_request_latency"}
+"""Our figure → vLLM's histogram of that span. It measures between its engine and its HTTP, so ours are longer."""
+
+
+def post(path: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(f"{URL}{path}", json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def spans() -> dict[str, tuple[float, float]]:
+    """Return the sum and the number of the spans of each figure."""
+    with urllib.request.urlopen(f"{URL}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+
+    def total(metric: str, kind: str) -> float:
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"vllm:{metric}_seconds_{kind}{{"))
+
+    return {name: (total(metric, "sum"), total(metric, "count")) for name, metric in METRICS.items()}
+
+
+def test_bench_reports_the_times_that_the_server_reports(tmp_path: Path) -> None:
+    """The answers consist of letters: of random tokens, many would end no character and so send no text."""
+    calls, length = 64, 100
+    letters = [post("/tokenize", {"prompt": letter, "add_special_tokens": False})["tokens"][0] for letter in "abcdefgh"]
+    body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": length, "ignore_eos": True}
+    body["allowed_token_ids"] = letters
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": body}))
+    before = spans()
+    words = [f"{URL}/v1", "--model", model(), "--prompts", str(prompts), "-n", str(calls), "-c", "4", "--ramp", "0"]
+    command = [sys.executable, "-m", "manystream", "bench", *words, "--seconds", "300", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    found, after = json.loads(done.stdout), spans()
+    assert (found["calls"]["ok"], found["output_tokens"]) == (calls, calls * length)
+    for name in METRICS:
+        count = after[name][1] - before[name][1]
+        theirs, ours = (after[name][0] - before[name][0]) / count, found[name]["mean"]
+        print(f"{name}: bench {ours * 1000:.3f} ms, vLLM {theirs * 1000:.3f} ms; valid: {found['validity']['valid']}")
+        assert (count, found[name]["count"]) == (calls, calls)
+        assert ours == pytest.approx(theirs, rel=0.05, abs=0.02), name

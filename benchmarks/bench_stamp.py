@@ -1,0 +1,82 @@
+"""Whether `manystream bench` vouches for the right results: `python -m benchmarks.bench_stamp [--quick]`.
+
+First it finds how many streams one core can carry: the most for which all events that the load source sends in a second
+are read in a second. At twice as many each result must be INVALID, and below half as many each must be VALID. A VALID
+result must also be within the bounds of the truth, which the source knows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import Counter
+from typing import Any
+
+from .answers import Answer
+from .command import run_alone
+from .cores import CLIENT_AND_SOURCE, pinned
+from .environment import ROOT, clients_variables
+from .load_clients import LOAD, RATE, bounds, read_ours
+from .runs import Run
+
+FIRST, MOST = 250, 16_000
+CARRIED = 0.97
+"""The share of the events that a client must read in time to carry a load."""
+RUNS, QUICK_RUNS = 10, 3
+HALVINGS, QUICK_HALVINGS = 3, 1
+
+
+def answer(run: Run) -> Answer:
+    """Find the load, and count the stamps beside it."""
+    result = Answer("Whether the stamp of `manystream bench` is right")
+    carried = _carried(run)
+    result.add("streams that one core can carry", carried, "streams")
+    runs = QUICK_RUNS if run.quick else RUNS
+    wrong, stamps = 0, Counter[str]()
+    for share, wanted in ((2.0, "INVALID"), (0.45, "VALID")):
+        streams, right = round(carried * share), 0
+        for _ in range(runs):
+            run.source.reset()
+            found = read_ours(_bench(run, streams))
+            figures = bounds(found, run.source.reset()).values()
+            right += found.stamp[0] == wanted
+            wrong += found.stamp[0] == "VALID" and any(
+                value is not None and value > bound for value, bound, _ in figures
+            )
+            stamps[f"{streams:,} streams: {re.sub('[0-9.,]+', '…', '; '.join(found.stamp))}"] += 1
+        result.add(f"{streams:,} streams: {wanted}", right, f"of {runs}", target=f"{runs} of {runs}", met=right == runs)
+    result.add("VALID, and not within the bounds of the truth", wrong, f"of {2 * runs}", target="none", met=not wrong)
+    result.notes += [f"{stamp} ({count} times)" for stamp, count in stamps.items()]
+    return result
+
+
+def _carried(run: Run) -> int:
+    """Return the most streams whose events are all read in time."""
+    good, bad, streams = 0, MOST, FIRST
+    halvings = QUICK_HALVINGS if run.quick else HALVINGS
+    while halvings and streams < MOST:
+        page = _bench(run, streams, "--calibrate", "0")
+        if page["events_per_second"] >= CARRIED * streams * RATE:
+            good = streams
+        else:
+            bad = streams
+        halvings -= bad < MOST
+        streams = good * 2 if bad == MOST else (good + bad) // 2
+    return max(good, 1)
+
+
+def _bench(run: Run, streams: int, *words: str) -> dict[str, Any]:
+    url = f"{run.source.origin()}/{LOAD}/v1"
+    command = [run.python, "-m", "manystream", "bench", url, "--model", "m", "--json", "--concurrency", str(streams)]
+    command += ["--seconds", "4", "--ramp", "2", *words]
+    with pinned(CLIENT_AND_SOURCE[0]):
+        done = subprocess.run(
+            command, env=clients_variables(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+    page: dict[str, Any] = json.loads(done.stdout)
+    return page
+
+
+if __name__ == "__main__":
+    run_alone(answer)
