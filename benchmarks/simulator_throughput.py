@@ -21,8 +21,8 @@ import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from manystream.http_server import allow_many_sockets
 from manystream.simulator import HEADER, Simulator, open_simulator
-from manystream.simulator.process import allow_many_sockets
 
 PROMISED = 80_000
 """Paced events per second on one core."""

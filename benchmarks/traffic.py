@@ -31,8 +31,8 @@ import openai
 import trio
 
 import manystream as ms
+from manystream.http_server import allow_many_sockets
 from manystream.simulator import Simulator, open_simulator
-from manystream.simulator.process import allow_many_sockets
 
 from .limit_forms import ANSWER, BUCKET, CALLS_PER_SECOND, DURATION, FORMS, MAX_OUTPUT, MODEL, QUESTION, Form
 

@@ -27,8 +27,8 @@ from functools import partial
 import trio
 
 import manystream as ms
+from manystream.http_server import allow_many_sockets
 from manystream.simulator import Simulator, open_simulator
-from manystream.simulator.process import allow_many_sockets
 
 MODEL = "sim-text"
 ANSWER = "events=10,rate=100"

@@ -26,8 +26,8 @@ from collections.abc import Callable, Sequence
 import trio
 
 import manystream as ms
+from manystream.http_server import allow_many_sockets
 from manystream.simulator import open_simulator
-from manystream.simulator.process import allow_many_sockets
 
 from .traffic_routes import ANSWER, ANSWER_SECONDS, BUCKET, MODEL, Row, print_scenarios, request
 

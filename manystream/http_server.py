@@ -18,6 +18,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, TypeAlias
@@ -762,3 +763,12 @@ class HTTPServer:
         if self.sock.fileno() >= 0:
             self.loop.remove(self)
             self.sock.close()
+
+
+def allow_many_sockets() -> None:
+    """Raise the limit of open files of this process as far as the system allows."""
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

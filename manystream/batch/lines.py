@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import TypeAlias, TypedDict, cast
 
-from ..providers.anthropic.arguments import read_body as read_anthropic
 from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
@@ -34,9 +33,7 @@ from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
 from ..providers.model.options import Durable, Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel
-from ..providers.openai.chat.arguments import read_body as read_chat
 from ..providers.openai.chat.converter import ChatConverter
-from ..providers.openai.responses.arguments import read_body as read_responses
 
 LineId: TypeAlias = str | int
 ChooseModel: TypeAlias = Callable[[str | None], str | None]
@@ -320,13 +317,16 @@ def _read_openai(members: Members, choose_model: ChooseModel) -> Request:
     url, body = members.text("url") or URLS[0], members.object("body")
     if body is None:
         raise InvalidRequestError("body", "must be an object")
-    read = {URLS[0]: read_chat, URLS[1]: read_responses}.get(url)
-    if read is None:
+    if url == URLS[0]:
+        from ..providers.openai.chat.arguments import read_body
+    elif url == URLS[1]:
+        from ..providers.openai.responses.arguments import read_body
+    else:
         raise InvalidRequestError("url", f"must be one of {', '.join(URLS)}, not {url!r}")
     n = body.get("n")
     if n is not None and (type(n) is not int or n < 1):
         raise InvalidRequestError("body.n", "must be a whole number above 0")
-    return read(_without_stream(body, "body", choose_model), CallOptions(), "body")
+    return read_body(_without_stream(body, "body", choose_model), CallOptions(), "body")
 
 
 # --- Anthropic's form ---
@@ -336,7 +336,9 @@ def _read_anthropic(members: Members, choose_model: ChooseModel) -> Request:
     params = members.object("params")
     if params is None:
         raise InvalidRequestError("params", "must be an object")
-    return read_anthropic(_without_stream(params, "params", choose_model), CallOptions(), "params")
+    from ..providers.anthropic.arguments import read_body
+
+    return read_body(_without_stream(params, "params", choose_model), CallOptions(), "params")
 
 
 # --- common to all forms ---

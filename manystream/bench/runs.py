@@ -18,13 +18,13 @@ import trio
 
 from ..engine import Engine, open_engine
 from ..engine.request.credentials import is_loopback
+from ..http_server import allow_many_sockets
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.events import Event, TextDelta
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..simulator import open_simulator
-from ..simulator.process import allow_many_sockets
 from .figures import Figures
 from .histogram import Counts, bucket_of, new_counts, percentile
 from .load import Load, Look, Plan, Result

@@ -52,14 +52,10 @@ from ..engine import Engine, open_engine
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
-from ..providers.errors import InvalidRequestError
+from ..http_server import allow_many_sockets
+from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.options import Retry
 from ..providers.model.structured import schema_of
-from ..ray.cluster import ClusterError
-from ..ray.driver import ClusterBatch
-from ..ray.worker import WorkerOptions
-from ..simulator import SimulatorError
-from ..simulator.process import allow_many_sockets
 from .answer import read_prices
 from .batch_budget import budget_notice, budget_report, check_prices, open_budget
 from .batch_files import check_files, read_path
@@ -67,7 +63,6 @@ from .batch_help import DESCRIPTION as DESCRIPTION
 from .batch_help import EPILOG
 from .batch_options import add_request_arguments, read_request_options
 from .batch_progress import LOOK_SECONDS, Progress, summary
-from .batch_ray import add_ray_arguments, check_ray, open_cluster_batch, with_key
 from .batch_targets import (
     SIMULATOR,
     Destination,
@@ -82,6 +77,7 @@ from .output.terminal import Paint, can_redraw, one_line
 
 if TYPE_CHECKING:
     from ..cache import AnswerCache
+    from ..ray.driver import ClusterBatch
 
 Lines: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 """What `read_lines` yields."""
@@ -255,10 +251,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there"
     )
     add_way_arguments(parser)
-    add_ray_arguments(parser)
+    _add_ray_arguments(parser)
     parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
     parser.epilog = EPILOG
+
+
+def _add_ray_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
+    parser.add_argument(
+        "--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -273,7 +276,7 @@ def run(arguments: argparse.Namespace) -> int:
         if options.table is not None and options.prompts is not None and status != INTERRUPTED:
             _write_table(options, options.table, options.prompts)
         return status
-    except (JournalError, SimulatorError, InvalidRequestError, TableError) as error:
+    except (JournalError, InvalidRequestError, TableError) as error:
         raise CommandError(str(error)) from None
 
 
@@ -361,6 +364,8 @@ def _check_options(options: BatchOptions) -> None:
     if not options.outage >= 0:
         raise CommandError(f"--outage must be a number of seconds of at least 0, not {options.outage:g}", status=2)
     if options.ray is not None or options.actors is not None:
+        from .batch_ray import check_ray
+
         check_ray(options.ray, options.targets)
     if options.budget is not None or options.prices is not None:
         check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
@@ -503,13 +508,15 @@ async def _ask(
         run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress, input, journal)
-        except (BatchError, ClusterError, CommandError, TableError, BrokenPipeError) as error:
+        except (ManystreamError, CommandError, BrokenPipeError) as error:
             failure = error
         finally:
             run.elapsed = progress.elapsed
             progress.close()
-    if isinstance(failure, ClusterError):
-        raise CommandError(str(failure), status=2)
+    if failure is not None and options.ray is not None:
+        from .batch_ray import of_command
+
+        raise of_command(failure)
     if failure is not None:  # raised here, since the engine would wrap it
         raise failure
 
@@ -522,6 +529,8 @@ async def _open_batch(
     simulated = options.targets.simulated
     proxy = "" if simulated else None
     if options.ray is not None:
+        from .batch_ray import WorkerOptions, open_cluster_batch, with_key
+
         workers = WorkerOptions(
             tuple(with_key(provider, os.environ) for provider in destination.providers),
             destination.choose_model,
@@ -644,7 +653,7 @@ async def _work(
             await batch.run(input)
         except OSError as error:
             failure = CommandError(f"cannot read {options.source}: {error.strerror}")
-        except (BatchError, ClusterError, TableError) as error:
+        except ManystreamError as error:
             failure = error
         if isinstance(journal, PrintedRecords):
             await journal.flush(INTERRUPTED_SECONDS if interrupted else math.inf)

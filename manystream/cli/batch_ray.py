@@ -1,8 +1,10 @@
-"""`manystream batch --ray`: connect to a cluster, and divide the calls among its workers."""
+"""`manystream batch --ray`: connect to a cluster, and divide the calls among its workers.
+
+The command imports this module where the option is given.
+"""
 
 from __future__ import annotations
 
-import argparse
 import copy
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,17 +16,9 @@ from ..providers.catalog.provider import Provider
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect
-from ..ray.worker import WorkerOptions
+from ..ray.worker import WorkerOptions as WorkerOptions
 from .batch_targets import TargetOptions
 from .output.errors import CommandError
-
-
-def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--ray` and `--actors` to the parser."""
-    parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
-    parser.add_argument(
-        "--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)"
-    )
 
 
 def check_ray(address: str | None, targets: TargetOptions) -> None:
@@ -83,7 +77,12 @@ def open_cluster_batch(
                 budget=budget,
             )
     except ClusterError as error:
-        raise CommandError(str(error), status=2) from None
+        raise of_command(error) from None
+
+
+def of_command(error: Exception) -> Exception:
+    """Return an error of the cluster as one of the command; another error as it is."""
+    return CommandError(str(error), status=2) if isinstance(error, ClusterError) else error
 
 
 def shares(concurrency: int, workers: int) -> list[int]:

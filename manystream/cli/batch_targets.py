@@ -17,7 +17,6 @@ from ..engine.traffic.routing.options import Balance, Route
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
-from ..simulator import open_simulator
 from .addresses import addresses_in, provider_of
 from .output.errors import CommandError
 from .run import RunOptions, choose_provider, find_row, rows_with_key
@@ -153,9 +152,14 @@ def open_destination(options: TargetOptions, models: Sequence[str] = ()) -> Gene
     models: models that lines name. Where nothing else names one, at least one of them must have a provider with a key.
     """
     if options.simulated:
-        with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
-            simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
-            yield Destination((simulated,), ModelChoice(SIMULATOR, default=SIMULATED_MODEL))
+        from ..simulator import SimulatorError, open_simulator
+
+        try:
+            with open_simulator(f"events={SIMULATED_ANSWERS}", journal=0) as simulator:
+                simulated = OpenAIChat("simulated", simulator.base_urls["openai-chat"], name=SIMULATOR)
+                yield Destination((simulated,), ModelChoice(SIMULATOR, default=SIMULATED_MODEL))
+        except SimulatorError as error:
+            raise CommandError(str(error)) from None
     elif options.by_lines:
         local = [row for row in PROFILES if row.base_url and not row.needs_key]
         rows = list({row.name: row for row in (*rows_with_key(os.environ), *local)}.values())

@@ -32,10 +32,10 @@ from ..bench.work import (
     read_length,
     read_prompts,
 )
+from ..http_server import allow_many_sockets
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, JSONObject, dumps_printable
 from ..simulator import KnobError, SimulatorError, open_simulator
-from ..simulator.process import allow_many_sockets
 from .addresses import DIALECT_CLASSES, provider_at
 from .bench_report import Progress, comparison_lines, run_lines, search_lines, step_row, step_table
 from .output.errors import CommandError

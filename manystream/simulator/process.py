@@ -11,7 +11,6 @@ does not import the rest of the package. So it starts sooner, and it shares no c
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import selectors
@@ -23,6 +22,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..http_server import allow_many_sockets
 from .batches import read_batch_time
 from .inference import read_batch
 from .knobs import KnobError, Knobs, combine
@@ -89,7 +89,9 @@ class Simulator:
         ]
 
     def _request(self, method: str, body: str) -> bytes:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=START_SECONDS)
+        from http.client import HTTPConnection
+
+        connection = HTTPConnection(self.host, self.port, timeout=START_SECONDS)
         try:
             connection.request(method, "/sim/limits", body)
             return connection.getresponse().read()
@@ -256,15 +258,6 @@ def _start(server: Server) -> threading.Thread:
     thread = threading.Thread(target=server.run, name="simulator", daemon=True)
     thread.start()
     return thread
-
-
-def allow_many_sockets() -> None:
-    """Raise the limit of open files of this process as far as the system allows."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _announced(process: subprocess.Popen[bytes]) -> Simulator:

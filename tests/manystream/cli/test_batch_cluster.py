@@ -9,7 +9,7 @@ import pytest
 
 from manystream.batch import Counters, Shard
 from manystream.batch.model_choice import ModelChoice
-from manystream.cli import batch_ray, batch_targets, main
+from manystream.cli import batch_ray, main
 from manystream.cli.batch_ray import shares, with_key
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat
@@ -128,7 +128,7 @@ def test_there_are_no_more_workers_than_calls(
 
 def test_a_cluster_on_this_machine_may_ask_the_simulator(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     simulator = contextlib.nullcontext(Simulator("127.0.0.1", 8001, 77))
-    monkeypatch.setattr(batch_targets, "open_simulator", lambda *_, **__: simulator)
+    monkeypatch.setattr("manystream.simulator.open_simulator", lambda *_, **__: simulator)
     assert batch("--ray", "local", "--simulate") == 0
     workers = cluster.workers
     assert workers is not None

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.batch import BatchError, Counters, JournalError, Shard
 from manystream.cli import batch as batch_command
-from manystream.cli import batch_progress, main
+from manystream.cli import batch_progress, batch_ray, main
 from manystream.cli.batch import BatchOptions, _read_options, shard_notice
 from manystream.cli.batch_targets import TargetOptions
 from manystream.cli.command_line import command_parser
@@ -147,7 +147,6 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
 def test_the_simulator_answers_when_it_is_asked_for(
     run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manystream.cli import batch_targets
     from manystream.simulator import Simulator
 
     knobs: list[tuple[str, int]] = []
@@ -157,7 +156,7 @@ def test_the_simulator_answers_when_it_is_asked_for(
         knobs.append((given, journal))
         yield Simulator("127.0.0.1", 8001, 77)
 
-    monkeypatch.setattr(batch_targets, "open_simulator", open_simulator)
+    monkeypatch.setattr("manystream.simulator.open_simulator", open_simulator)
     note = "The built-in simulator answers, not a model.\n"
     assert run("--simulate") == (0, SUMMARY, note)
     (provider,) = batches.providers
@@ -226,13 +225,24 @@ def test_ctrl_c_stops_the_batch_and_names_the_next_step(run: Run, batches: Batch
     [
         (BatchError("the key was refused"), 1,
             "the key was refused; all answers so far are in the file; the same command resumes the batch"),
-        (ClusterError("no worker is left"), 2, "no worker is left"),
         (OSError(5, "Input/output error"), 1, "cannot read p.jsonl: Input/output error"),
     ],
 )  # fmt: skip
 def test_a_failure_follows_the_summary(run: Run, batches: Batches, error: Exception, status: int, words: str) -> None:
     batches.error = error
     assert run(*TARGET) == (status, SUMMARY, f"manystream batch: {words}\n")
+
+
+def test_a_failure_of_the_cluster_follows_the_summary(
+    run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def open_cluster_batch(*_: object, **__: object) -> Generator[Any]:
+        yield batches.make()("engine", None, lambda named: named)
+
+    monkeypatch.setattr(batch_ray, "open_cluster_batch", open_cluster_batch)
+    batches.error = ClusterError("no worker is left")
+    assert run(*TARGET, "--ray", "local") == (2, SUMMARY, "manystream batch: no worker is left\n")
 
 
 def test_a_file_that_cannot_be_written_has_no_summary(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,14 +78,28 @@ def test_the_arguments_of_the_process_are_the_default(
     assert capsys.readouterr().out == f"manystream {manystream.__version__}\n" * 2
 
 
-def test_what_needs_no_command_imports_none() -> None:
+@pytest.mark.parametrize(
+    ("commands", "not_imported"),
+    [
+        ("main(['--version']), main(['--help']), main([])", "trio manystream.engine manystream.providers"),
+        (
+            "main(['batch', sys.argv[1], '-o', '-', '--base-url', 'http://127.0.0.1:1', '--outage', '0'])",
+            "ray manystream.ray manystream.simulator manystream.providers.anthropic.arguments"
+            " manystream.providers.openai.chat.arguments manystream.providers.openai.responses.arguments",
+        ),
+    ],
+)
+def test_a_command_imports_what_it_needs(commands: str, not_imported: str, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"model": "m", "prompt": "x"}\n')
     code = (
-        "import sys\nfrom manystream.cli import main\nmain(['--version']), main(['--help']), main([])\n"
-        "print(*{'trio', 'manystream.engine', 'manystream.providers'} & {*sys.modules}, end='', file=sys.stderr)"
+        f"import sys\nfrom manystream.cli import main\n{commands}\n"
+        f"print('imported:', *{set(not_imported.split())} & sys.modules.keys())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert not done.stderr
-    assert done.stdout.startswith(f"manystream {manystream.__version__}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", code, prompts], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["imported:"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
