@@ -11,8 +11,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 # What `make demo` and `make test` pass on: make demo DEMO="--streams 200 --seconds 3"; make test TEST="-k sse -x".
 DEMO ?=
 TEST ?=
-# The processes that `make test` spreads the tests over; 0 runs them all in pytest's own process.
-PROCESSES ?= 2
+# The processes that `make test` spreads the tests over: one more than a small machine has cores, because many tests wait
+# for other processes. 0 runs them all in pytest's own process.
+PROCESSES ?= 3
 # The folder of recorded answers that `make conformance` reads; the length of `make soak`; where `make wheel` and
 # `make docs` write.
 CORPUS ?=
@@ -37,7 +38,7 @@ help: ## print this list
 demo: $(VENV)/.demo ## run a thousand live streams over four dialects, from the built-in simulator
 	@$(BIN)/manystream demo $(DEMO)
 
-test: $(VENV)/.test ## run the tests, in two processes: loopback only, a few minutes at most
+test: $(VENV)/.test ## run the tests, in three processes: loopback only, a few minutes at most
 	@$(PYTEST) -q -m "not soak and not servers and not cluster" -n $(PROCESSES) --dist worksteal $(TEST)
 
 lint: $(VENV)/.lint ## run ruff, mypy strict and pyright strict, over the examples and the pages too
@@ -63,7 +64,7 @@ instructions: $(VENV)/.test ## compare instructions per event with the recorded 
 	@$(BIN)/python -m benchmarks.instructions
 
 interop: $(VENV)/.test ## test against third-party servers and libraries
-	@$(PYTEST) -q -m servers -o faulthandler_timeout=0 $(TEST)
+	@$(PYTEST) -q -m servers $(TEST)
 
 # Ray is large, so it has an environment of its own.
 ray: ## test batches and data sets on a Ray cluster of three nodes, in its own environment
@@ -72,7 +73,7 @@ ray: ## test batches and data sets on a Ray cluster of three nodes, in its own e
 		setuptools pytest pytest-trio pytest-timeout hypothesis trustme --requirement tests/ray/requirements.txt && \
 		build/ray/bin/python -m pip -qq --disable-pip-version-check install --constraint constraints.txt \
 		--no-build-isolation --editable '.[cost]'; }
-	@build/ray/bin/python -m pytest -q -s -m cluster -o faulthandler_timeout=0 tests/ray $(TEST)
+	@build/ray/bin/python -m pytest -q -s -m cluster tests/ray $(TEST)
 
 # The servers and codecs that the suite needs are in an environment of its own.
 clients: ## run the clients' published tests over our transports, in an environment of its own
@@ -89,13 +90,13 @@ conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=f
 	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q tests/conformance/test_request_bodies.py
 
 soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
-	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 $(TEST)
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 $(TEST)
 
 kills: $(VENV)/.test ## kill a batch at 200 random moments, and count at the server
-	@$(PYTEST) -q -m soak -o faulthandler_timeout=0 -o timeout=0 tests/manystream/batch/test_batch_kills.py
+	@$(PYTEST) -q -m soak -o timeout=0 tests/manystream/batch/test_batch_kills.py
 
 defects: $(VENV)/.test ## raise at every Python call of iterations and timers; TEST="-k chat" for one dialect
-	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o faulthandler_timeout=0 -o timeout=0 tests/faults/test_defects.py $(TEST)
+	@MANYSTREAM_DEFECT_STEP=1 $(PYTEST) -q -o timeout=0 tests/faults/test_defects.py $(TEST)
 
 fuzz: $(VENV)/.test ## fuzz every parser, guided by coverage, in its own environment: make fuzz MINUTES=30
 	@$(BIN)/python -m tests.fuzz --minutes "$(MINUTES)" $(TEST)
