@@ -1,13 +1,14 @@
 """Settings and fixtures of all tests.
 
-They are the settings of property tests, the handling of SIGINT in child processes, the environment, and the simulator
-and the store that tests of several folders use.
+They are the settings of property tests, the handling of SIGINT in child processes, the environment, the authorities
+that the clients of SDKs trust, and the simulator and the store that tests of several folders use.
 """
 
 import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the clients of SDKs trust one authority, also in child processes.
+
+    Each client that is created reads the file of all authorities, which takes 25 to 80 ms. Tests that use TLS have
+    authorities of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        with suppress(ImportError):
+            import certifi
+
+            first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----\n")
+            path = tmp_path_factory.mktemp("authorities") / "one.pem"
+            path.write_text(first + end)
+            patch.setenv("SSL_CERT_FILE", str(path))
+        yield
 
 
 @pytest.fixture

@@ -51,6 +51,10 @@ class Machine:
         if self.steps > MOST_STEPS:
             raise TooManySteps
 
+    def fits(self, op: Any, argument: Any, place: int) -> bool:
+        """Return whether a single operation matches the character at `place`; False at the end of the text."""
+        return place < len(self.text) and fits(op, argument, self.text[place], self.dot_all, self.ignore_case)
+
     def ends(self, ops: Ops, place: int, first: int = 0) -> Iterator[int]:
         """Yield the ends of the matches of these operations that begin at `place`, in the order in which `re` tries."""
         if first == len(ops):
@@ -62,11 +66,14 @@ class Machine:
     def one(self, op: Any, argument: Any, place: int) -> Iterator[int]:
         if op in SINGLE:
             self.spend()
-            if place < len(self.text) and fits(op, argument, self.text[place], self.dot_all, self.ignore_case):
+            if self.fits(op, argument, place):
                 yield place + 1
         elif op is c.BRANCH:
             for branch in argument[1]:
-                yield from self.ends(branch, place)
+                if branch and branch[0][0] is c.LITERAL and not self.fits(*branch[0], place):
+                    self.spend()  # as below, without a generator
+                else:
+                    yield from self.ends(branch, place)
         elif op is c.SUBPATTERN:
             yield from self.ends(argument[-1], place)
         elif op in (c.MAX_REPEAT, c.MIN_REPEAT):
@@ -115,15 +122,11 @@ class Machine:
                 if end - place >= low:
                     yield end
                 self.spend()
-                if end == len(self.text) or not fits(op, argument, self.text[end], self.dot_all, self.ignore_case):
+                if not self.fits(op, argument, end):
                     return
                 end += 1
             return
-        while (
-            end < len(self.text)
-            and end - place < high
-            and fits(op, argument, self.text[end], self.dot_all, self.ignore_case)
-        ):
+        while end - place < high and self.fits(op, argument, end):
             self.spend()
             end += 1
         while end - place >= low:
