@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +16,7 @@ import trio.testing
 import manystream as ms
 from manystream import aio
 from manystream.cache import AnswerCache, CacheError
+from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.waiting import eventually
 
@@ -160,7 +159,7 @@ async def test_a_paused_reader_gets_a_kept_stream_in_pieces(simulator: Simulator
 def test_asyncio_gets_kept_answers(simulator: Simulator, tmp_path: Path) -> None:
     import asyncio
 
-    async def main() -> list[bool]:
+    async def twice() -> list[bool]:
         with AnswerCache(tmp_path) as cache:
             async with aio.open_engine([provider_of(ms.Anthropic, simulator)], cache=cache) as engine:
                 found = []
@@ -170,7 +169,7 @@ def test_asyncio_gets_kept_answers(simulator: Simulator, tmp_path: Path) -> None
                         await asyncio.sleep(0.01)
                 return found
 
-    assert asyncio.run(main()) == [False, True]
+    assert asyncio.run(twice()) == [False, True]
 
 
 async def test_old_answers_and_those_beyond_the_size_are_removed(
@@ -227,16 +226,17 @@ async def test_the_option_takes_a_cache_only(simulator: Simulator) -> None:
             pass
 
 
-def test_a_batch_pays_for_an_answer_once(simulator: Simulator, tmp_path: Path) -> None:
+def test_a_batch_pays_for_an_answer_once(
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": 1, "prompt": "a"}\n{"id": 2, "prompt": "b"}\n')
-    environment = {**os.environ, "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"http://127.0.0.1:{simulator.port}/v1"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{simulator.port}/v1")
     for name, expected in (("first", "2 answered"), ("second", "2 of the cache")):
-        done = subprocess.run(
-            [sys.executable, "-m", "manystream", "batch", "p.jsonl", "-o", f"{name}.jsonl", "--model", "gpt-5-mini",
-             "--provider", "openai", "--cache", "."],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        assert expected in done.stdout
+        words = ["p.jsonl", "-o", f"{name}.jsonl", "--model", "gpt-5-mini", "--provider", "openai", "--cache", "."]
+        assert main(["batch", *words]) == 0
+        assert expected in capsys.readouterr().out
     first, second = (sorted((tmp_path / f"{name}.jsonl").read_text().splitlines()) for name in ("first", "second"))
     assert len(first) == len(second) == 2
     assert all('"cached":true' in line for line in second)
