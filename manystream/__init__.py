@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from .providers.catalog.provider import VLLMGenerate as VLLMGenerate
     from .providers.errors import InvalidRequestError as InvalidRequestError
     from .providers.errors import ManystreamError as ManystreamError
+    from .providers.generate.template import chat_template as chat_template
     from .providers.json.json_types import JSON as JSON
     from .providers.json.json_types import JSONObject as JSONObject
     from .providers.model.conversation import Conversation as Conversation
@@ -250,6 +251,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     ),
     ".providers.model.tokens": ("Tokens", "Usage", "WeightSpan"),
     ".providers.model.turns": ("Turns",),
+    ".providers.generate.template": ("chat_template",),
     ".store": (
         "ConversationStore",
         "StoreError",
@@ -387,6 +389,7 @@ __all__ = [
     "VLLMGenerate",
     "WeightSpan",
     "__version__",
+    "chat_template",
     "message_from_row",
     "open_engine",
     "rows_from_message",

@@ -748,6 +748,11 @@ class RunningCall:
     def _goes_on(self, continued: ContinuedAnswer, attempt: Attempt, error: ProviderError) -> bool:
         """Ask for the rest of an answer that was stopped or cut. Returns False if it cannot be asked for."""
         advanced = continued.take(attempt, attempt.partial_response())
+        if continued.is_whole and continued.so_far is not None:
+            whole = continued.so_far
+            done = Done(whole.finish_reason, whole.raw_finish_reason, whole.usage, whole.provider_data)
+            self.on_answer(attempt, whole, done if attempt.prepared.stream else None)
+            return True
         if not continued.goes_on_after(error) or (not advanced and continued.failures >= self._retry.max_attempts):
             return False
         if self._admission is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...providers.json.json_values import JSON
+from ...providers.model.events import FinishReason
 from ...providers.model.messages import Text
 from ...providers.model.provider_error import ABORTED_CODE, ProviderError
 from ...providers.model.request import Request
@@ -42,13 +43,19 @@ class ContinuedAnswer:
         before = self.count
         self.so_far, self._taken = self.joined(attempt, response), attempt
         self.failures = 0 if self.count > before else self.failures + 1
+        if self.is_whole and self.so_far is not None:
+            self.so_far.finish_reason = FinishReason.LENGTH
         return self.count > before
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all ids have arrived that the request allows: then the server had no more to do than to say so."""
+        limit = self._request.max_output_tokens
+        return limit is not None and self.count >= limit
 
     def goes_on_after(self, error: ProviderError) -> bool:
         """Return whether the rest can be asked for."""
-        limit = self._request.max_output_tokens
-        stopped = error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)
-        return stopped and (limit is None or self.count < limit)
+        return error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)
 
     def next(self) -> Prepared:
         """Prepare the request for the rest."""

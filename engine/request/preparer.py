@@ -152,6 +152,8 @@ class Preparer:
             raise InvalidRequestError("continue_aborted", "needs prompt_token_ids: the ids so far are appended to them")
         if wire.choices > 1:
             raise InvalidRequestError("continue_aborted", "is for one choice, and the body asks for several")
+        if wire.max_output_tokens != request.max_output_tokens:
+            raise InvalidRequestError("extra_body", "has another limit than max_output_tokens, which counts all parts")
         return ContinuedAnswer(request, lambda rest: self.prepare(rest, stream=stream)[0])
 
     def attach(self, token: ResumeToken) -> Prepared:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Unpack
 
 from ..errors import InvalidRequestError
-from .request import Request, RequestOptions
+from .messages import Message, Role, ToolCall, ToolResult
+from .request import Messages, Request, RequestOptions
 from .response import Response
 from .tokens import Logprobs, TokenIds
 
@@ -39,6 +41,42 @@ class Turns:
         self.ids.extend(new)
         self.logprobs.extend([math.nan] * len(new))
         self.sampled.extend([0] * len(new))
+
+    async def render(
+        self,
+        ask: Callable[[Request], Awaitable[Response]],
+        model: str,
+        messages: Messages,
+        **options: Unpack[RequestOptions],
+    ) -> None:
+        """Add what the server's chat template writes for new messages, up to where the next answer begins.
+
+        ask: `engine.request` of an engine with an `ms.chat_template`, which `model` names.
+        messages: those of the whole first prompt; later, those since the last answer, such as a tool's result.
+        options: the request's, such as `tools`. A template may write them at the beginning only.
+
+        The server writes the new messages behind a short answer, and then behind another one: what both prompts end
+        with is new. So no earlier turn is tokenised again. It begins where the model itself has ended its answer, or
+        has not. Raises `ProviderError` as `ask` does, and `InvalidRequestError` if that place cannot be found.
+        """
+        request = Request(model, messages, **options)
+        if not self.ids:
+            self.append(await _rendered(ask, request))
+            return
+        blocks = [block for message in request.messages for block in message.content]
+        results = [block.tool_call_id for block in blocks if isinstance(block, ToolResult)]
+        ends: list[TokenIds] = []
+        for number in "01":
+            calls = [ToolCall(id, "f", f'{{"a":{number}}}') for id in results]
+            lead = [Message.user("-"), Message(Role.ASSISTANT, [*calls] if calls else number)]
+            ends.append(await _rendered(ask, replace(request, messages=[*lead, *request.messages])))
+        pairs = enumerate(zip(*map(reversed, ends), strict=False))
+        new = ends[0][-next((count for count, (one, other) in pairs if one != other), 0) :]
+        last = self.ids[-1:] if self.sampled[-1] else array("q")
+        if len(new) == len(ends[0]) or (results and (not last or last[0] not in new)):
+            raise InvalidRequestError("messages", "the server's template does not write them behind such an answer")
+        # Behind calls, the template writes what it ends a call and an answer with; behind a text, the latter.
+        self.append(new[new.index(last[0]) + 1 :] if results else new[new[:1] == last :])
 
     def extend_to(self, prompt_ids: Sequence[int]) -> None:
         """Add what a longer prompt has behind the ids so far, such as one that the server's `/tokenize` or `/render`
@@ -79,3 +117,10 @@ class Turns:
         logprobs = tokens.logprobs
         self.logprobs.extend(logprobs if logprobs is not None and len(logprobs) == count else [math.nan] * count)
         self.sampled.extend([1] * count)
+
+
+async def _rendered(ask: Callable[[Request], Awaitable[Response]], request: Request) -> TokenIds:
+    tokens = (await ask(request)).tokens
+    if tokens is None or tokens.prompt_ids is None:
+        raise InvalidRequestError("model", f"{request.model!r} is no ms.chat_template: its answer has no prompt_ids")
+    return tokens.prompt_ids

@@ -1,4 +1,7 @@
-"""Tokens of answers: ids and log probabilities as the server sends them, streamed and whole, and what it leaves out."""
+"""Tokens of answers: ids and log probabilities as the server sends them, streamed and whole, and what it leaves out.
+
+One file because all of it asks small servers of the same wire, whose chunks are written here once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import math
 import pickle
 from array import array
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -525,6 +530,29 @@ async def test_an_answer_does_not_go_on_for_ever() -> None:
     assert [*completion.response.tokens.ids] == [5, 6, 7]
 
 
+NINE = [5, 6, 7, 8, 9, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("parts", [
+    [[part(NINE[:4]), part(NINE[4:], "abort")]],
+    [[part(NINE), None]],
+    [[part(NINE[:4]), None], [part(NINE[4:], "abort", "v1", end=5), {"choices": [], "usage": counted(6, 5)}]],
+], ids=["stopped", "killed", "in the second part"])  # fmt: skip
+async def test_an_answer_that_was_stopped_at_its_length_is_whole(parts: list[list[dict[str, Any] | None]]) -> None:
+    asked = await in_parts(parts, continue_aborted=True)
+    completion = asked.recorder.completion
+    assert completion.success, completion.error
+    assert completion.response is not None
+    assert completion.response.tokens is not None
+    assert [*completion.response.tokens.ids] == NINE
+    assert completion.response.finish_reason is ms.FinishReason.LENGTH
+    assert asked.recorder.types.count("START") == asked.recorder.types.count("DONE") == 1
+    assert len(asked.bodies) == len(parts)
+    done = asked.recorder.events[-1]
+    assert isinstance(done, ms.Done)
+    assert (done.finish_reason, done.usage) == (ms.FinishReason.LENGTH, completion.response.usage)
+
+
 async def test_whole_answers_go_on_too() -> None:
     bodies: list[dict[str, Any]] = []
     answers = [
@@ -541,6 +569,9 @@ async def test_whole_answers_go_on_too() -> None:
         response = await engine.request(ms.Request("m", prompt_token_ids=[1], logprobs=0, continue_aborted=True))
         with pytest.raises(ms.InvalidRequestError, match="one choice"):
             engine.start_request(ms.Request("m", prompt_token_ids=[1], continue_aborted=True, extra_body={"n": 2}))
+        limit = {"sampling_params": {"max_tokens": 9}}
+        with pytest.raises(ms.InvalidRequestError, match="max_output_tokens, which counts all parts"):
+            engine.start_request(ms.Request("m", prompt_token_ids=[1], continue_aborted=True, extra_body=limit))
     assert [body["token_ids"] for body in bodies] == [[1], [1, 5]]
     assert response.tokens == ms.Tokens(
         array("q", [5, 6, 2]), array("d", [-5.0, -6.0, -2.0]), array("q", [1]), (ms.WeightSpan("v1", 0, 3),), None, 2
@@ -695,3 +726,91 @@ def test_turns_only_grow() -> None:
         with pytest.raises(ms.InvalidRequestError, match="has no ids"):
             turns.add(response)
     assert len(turns) == 7
+
+
+START, END_OF_MESSAGE = 1, 2
+
+
+def written(message: dict[str, Any]) -> list[int]:
+    """Return the ids that the template of these tests writes for a message."""
+    calls = "".join(f"<{call['function']['arguments']}>" for call in message.get("tool_calls", ()))
+    return [START, *message["role"].encode(), *f"{message['content'] or ''}{calls}".encode(), END_OF_MESSAGE, 10]
+
+
+async def rendered(turns: ms.Turns, messages: str | list[ms.Message], error: str = "", **answers: Any) -> list[str]:
+    """Render messages at a server with that template. Returns the targets of the requests.
+
+    error: the error that is expected.
+    """
+    targets: list[str] = []
+
+    async def serve(line: Line) -> None:
+        while request := await line.request():
+            targets.append(request.split(b" ")[1].decode())
+            body = json.loads(request.partition(b"\r\n\r\n")[2])
+            ids = [*(99 for _ in body.get("tools", ())), *chain(*map(written, body["messages"])), START, 97]
+            await line.send(answer(json.dumps({"count": len(ids), "tokens": ids, **answers})))
+
+    async with open_peer(serve) as peer, ms.open_engine([ms.chat_template(base_url=peer.origin)]) as engine:
+        tool = ms.Tool("look", "Look.", {"type": "object", "properties": {}})
+        expected = pytest.raises((ms.ProviderError, ms.InvalidRequestError), match=error) if error else nullcontext()
+        with expected:
+            await turns.render(engine.request, "chat-template/m", messages, tools=[tool])
+    return targets
+
+
+USER = ms.Message.user("So?")
+RESULTS = [ms.Message.tool_result(id, "wet") for id in ("c1", "c2")]
+
+
+@pytest.mark.parametrize(("sampled", "closing", "news"), [
+    ([7, 8, END_OF_MESSAGE], [], [USER]),
+    ([7, 8], [END_OF_MESSAGE], [USER]),
+    ([7, ord(">"), END_OF_MESSAGE], [], RESULTS),
+    ([7, ord(">"), END_OF_MESSAGE], [], [*RESULTS, USER]),
+    ([7, ord(">")], [END_OF_MESSAGE], RESULTS),
+], ids=["ended", "cut", "calls", "calls and a text", "calls without an end"])  # fmt: skip
+async def test_a_template_writes_what_is_new_alone(
+    sampled: list[int], closing: list[int], news: list[ms.Message]
+) -> None:
+    turns = ms.Turns()
+    assert await rendered(turns, "Hi") == ["/tokenize"]
+    first = [99, *written({"role": "user", "content": "Hi"}), START, 97]
+    assert [*turns.ids] == first
+    turns.add(reply(first, sampled))
+    assert await rendered(turns, news) == ["/tokenize"] * 2
+    texts = [{"role": "user", "content": "So?"} if one is USER else {"role": "tool", "content": "wet"} for one in news]
+    behind = [*closing, 10, *chain(*map(written, texts)), START, 97]
+    assert [*turns.ids] == [*first, *sampled, *behind]
+    assert [*turns.sampled] == [*[0] * len(first), *[1] * len(sampled), *[0] * len(behind)]
+
+
+@pytest.mark.parametrize("answers", [{"tokens": None}, {"tokens": [1, "a"]}, {"tokens": [2**64]}, {"tokens": []}])
+async def test_a_template_without_ids_is_an_error(answers: dict[str, Any]) -> None:
+    turns = ms.Turns()
+    await rendered(turns, "Hi", "malformed answer", **answers)
+    assert not len(turns)
+
+
+@pytest.mark.parametrize(("news", "answers"), [
+    ([USER], {"tokens": [5, 6]}), (RESULTS, {"tokens": [5, 6]}), (RESULTS, {}),
+], ids=["a text", "results", "an answer that has no end"])  # fmt: skip
+async def test_a_template_that_does_not_write_behind_an_answer_is_refused(
+    news: list[ms.Message], answers: dict[str, Any]
+) -> None:
+    turns = ms.Turns([1])
+    turns.add(reply([1], [7]))
+    await rendered(turns, news, "template does not write them behind", **answers)
+    assert [*turns.ids] == [1, 7]
+
+
+async def test_the_ids_of_a_prompt_come_from_a_template_and_whole() -> None:
+    async with ms.open_engine([ms.chat_template(), ms.OpenAIChat("key")]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match=r"engine\.request"):
+            engine.start_stream(ms.Request("chat-template/m", "Hi"))
+
+    async def ask(request: ms.Request) -> ms.Response:
+        return ms.Response()
+
+    with pytest.raises(ms.InvalidRequestError, match=r"is no ms\.chat_template"):
+        await ms.Turns().render(ask, "m", "Hi")
