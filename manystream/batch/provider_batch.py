@@ -27,8 +27,8 @@ UNSEEN_SECONDS = 60.0
 """A batch that is younger may not be known to all of the provider's servers yet."""
 CREATE_ATTEMPTS = 6
 MOST_PAGES = 200
-CLOCK_SECONDS = 600.0
-"""The most seconds between the provider's clock and ours."""
+CLOCK_SECONDS = 2 * 86_400.0
+"""The most seconds between the provider's clock and ours, at the submission: ours may have been wrong."""
 RESULT_ATTEMPTS = 5
 """Attempts to read results that the provider says it has, and does not give."""
 
@@ -221,9 +221,10 @@ class ProviderBatch:
                 if error.category is not ErrorCategory.NOT_FOUND:
                     raise
                 if age > UNSEEN_SECONDS:
-                    error.message += (
-                        ". Use the key that made it. If it was deleted, its answers are lost: delete"
-                        f" {self.submissions.path}, and the next run sends its lines again"
+                    said = error.message.rstrip(".")
+                    error.message = (
+                        f"{said}. Use the key that made it. If it was deleted, its answers are lost,"
+                        f" and the next run sends its lines again if you delete {self.submissions.path}"
                     )
                     raise
                 state = BatchState(submission.batch, "", ended=False)

@@ -42,6 +42,10 @@ from .intake import WayFigures
 from .line_file import LineFile
 from .lines import LineId
 
+STATES = frozenset(
+    {"intended", "uploaded", "sent", "submitted", "cancelled", "taken", "dropped", "deleted", "named", "read"}
+)
+
 
 @dataclass(slots=True)
 class Submission:
@@ -188,8 +192,8 @@ class Submissions:
             self._figures.append(position)
             for name, figures in _figures(record):
                 add_figures(self.ways, name, figures)
-        elif key is None:
-            return "it has no key of a provider's batch"
+        elif key is None or state not in STATES:
+            return "it is no step of a provider's batch"
         elif type(line) is str or type(line) is int:
             self.windows.pop(line, None)
             if state == "named":

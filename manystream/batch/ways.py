@@ -628,7 +628,7 @@ class WaysRun:
         with self._failures(f"the batches of {submission.provider!r} cannot be listed"):
             found: BatchState | None = None
             if submission.sent:
-                await trio.sleep(max(0.0, submission.at + SETTLED - time.time()))
+                await trio.sleep(min(max(0.0, submission.at + SETTLED - time.time()), SETTLED))
                 found = await job.find(self._created())
             elif interface.files is not None and submission.file is None:
                 answer = await client.ask(interface.list_files(interface.files))

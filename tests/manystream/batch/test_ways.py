@@ -15,7 +15,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.batch import Batch, BatchBudget, BatchError, Journal, read_lines
+from manystream.batch import Batch, BatchBudget, BatchError, Journal, JournalError, read_lines
 from manystream.batch.journal import submissions_path
 from manystream.batch.submissions import Submissions
 from manystream.simulator import open_simulator_thread
@@ -131,7 +131,8 @@ class Server:
                 self.files[f"file-out-{id}"] = "\n".join(reversed(text)).encode()
         return {
             "id": id, "status": batch.get("status", status), "metadata": batch["metadata"],
-            "errors": batch.get("errors"), "output_file_id": batch.get("output_file_id"), "error_file_id": None,
+            "created_at": batch.get("created_at"), "errors": batch.get("errors"), "error_file_id": None,
+            "output_file_id": batch.get("output_file_id"),
             "request_counts": {"total": total, "completed": done, "failed": 0},
         }  # fmt: skip
 
@@ -458,6 +459,51 @@ async def test_nothing_is_submitted_twice_wherever_a_run_was_killed(
     assert len(server.batches) == 1
     assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
     assert not [id for id in server.files if "out" not in id]
+
+
+@pytest.mark.parametrize("hours", [-40, 40])
+async def test_a_batch_is_found_again_although_the_clock_was_wrong_when_it_was_sent(
+    hours: float, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server()
+    await killed(server, tmp_path, lambda: bool(server.batches))
+    server.batches["batch-0"]["created_at"] = int(time.time())
+    path = submissions_path(tmp_path / "a.jsonl")
+    steps = [json.loads(text) for text in path.read_text().splitlines()[:3]]
+    write(path, [step | ({"at": step["at"] + hours * HOUR} if "at" in step else {}) for step in steps])
+    began = trio.current_time()
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert trio.current_time() - began < HOUR
+
+
+async def test_a_batch_that_is_not_there_ends_the_run_and_says_what_to_do(
+    tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server()
+    await killed(server, tmp_path, lambda: bool(server.batches))
+    server.refuse = lambda method, path, body: (
+        (404, b'{"error":{"message":"No batch."}}') if path == "/batches/batch-0" else None
+    )
+    await trio.sleep(120)
+    for _ in range(2):
+        message = r"No batch\. Use the key that made it.*if you delete .*a\.batches\.jsonl"
+        with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match=message), flatten_subgroups=True):
+            await run(server, tmp_path, by=None, via="batch")
+    (tmp_path / "a.batches.jsonl").unlink()
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 2
+
+
+async def test_a_file_of_prompts_is_no_file_of_submissions(tmp_path: Path, autojump_clock: Clock) -> None:
+    prompts = write(tmp_path / "a.batches.jsonl", [line("mine", "keep me"), line("mine too")])
+    before, server = prompts.read_bytes(), Server()
+    with pytest.RaisesGroup(pytest.RaisesExc(JournalError, match="line 1 was not written"), flatten_subgroups=True):
+        await run(server, tmp_path)
+    assert prompts.read_bytes() == before
+    assert not server.requests
 
 
 async def test_a_budget_holds_for_batches_at_their_price(tmp_path: Path, autojump_clock: Clock) -> None:
