@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
 
 import trio
@@ -114,23 +114,18 @@ class KeySource:
         kept, now = self._kept, self._wall_clock()
         if kept is not None and now < self._renew_at:
             return kept
-        kept = kept if now < self._expires_at else None
-        if self._running:
-            return kept
-        if self._is_async:
-            self._start(None)
-            return kept
         try:
-            found = self._call()
-            if inspect.isawaitable(found):
+            if not self._running:
+                found = None if self._is_async else self._call()
+                if not self._is_async and not inspect.isawaitable(found):
+                    return self._keep(found)
                 self._start(found)
-                return kept
-            return self._keep(found)
         except ProviderError as error:
-            if kept is None:
+            valid = self._kept_despite(error)
+            if isinstance(valid, ProviderError):
                 raise
-            self._postpone(error)
-            return kept
+            return valid
+        return kept if now < self._expires_at else None
 
     def wait(self, waiter: KeyWaiter, *, fresh: bool) -> None:
         """Notify an attempt when the task has the key, or has none."""
@@ -178,34 +173,32 @@ class KeySource:
         what = f"the api_key function of {self.provider.name!r} {why}"
         return ProviderError(what, category=ErrorCategory.AUTH, retryable=False)
 
-    def _postpone(self, error: ProviderError) -> None:
-        """Go on with the kept token, which is still valid."""
-        self._renew_at = min(self._expires_at, self._wall_clock() + RENEWAL_PAUSE)
+    def _kept_despite(self, error: ProviderError) -> Key | ProviderError:
+        """Return the kept token, if it is still valid although its renewal has failed; else the error."""
+        kept, now = self._kept, self._wall_clock()
+        if kept is None or now >= self._expires_at:
+            return error
+        self._renew_at = min(self._expires_at, now + RENEWAL_PAUSE)
         logger.warning("%s; the token that it returned before is used until it expires", error.message)
+        return kept
 
     # --- the task ---
 
-    def _start(self, found: Awaitable[object] | None) -> None:
-        """Let a task get the key. found: what a plain function returned, to await."""
+    def _start(self, found: object) -> None:
+        """Let a task get the key. found: what a plain function returned, to await; None: the task calls it."""
         assert self._backend is not None, "an engine has a backend"
         self._running = self._is_async = True
         self._backend.start(self._run, found)
 
-    async def _run(self, found: Awaitable[object] | None) -> None:
+    async def _run(self, found: object) -> None:
         outcome: Key | ProviderError
         try:
             outcome = await self._get(found)
         except ProviderError as error:
-            outcome = error
+            outcome = self._kept_despite(error)
         finally:
             self._running = False
-        cause = outcome.__cause__ if isinstance(outcome, ProviderError) else None
-        if isinstance(outcome, ProviderError) and self._kept is not None and self._wall_clock() < self._expires_at:
-            self._postpone(outcome)
-            outcome = self._kept
         await self._serve(outcome)
-        if cause is not None and not isinstance(cause, Exception):
-            raise cause  # asyncio's cancellation
 
     async def _get(self, found: object) -> Key:
         """Await the function's key. Raises `ProviderError` (category AUTH)."""

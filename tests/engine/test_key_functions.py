@@ -265,6 +265,14 @@ async def test_a_cancellation_raised_by_a_key_function_ends_the_call() -> None:
         assert completion.error_category is ms.ErrorCategory.AUTH
 
 
+async def test_a_cancellation_raised_by_an_async_function_ends_the_call_and_not_the_engine() -> None:
+    later = Later(asyncio.CancelledError(), FIRST)
+    async with open_peer(Gate(FIRST).script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+        completion = await engine.start_request(hello()).wait()
+        assert completion.error_category is ms.ErrorCategory.AUTH
+        assert (await engine.start_request(hello()).wait()).success
+
+
 async def test_a_key_function_can_cancel_its_own_call() -> None:
     calls: list[ms.Call] = []
 
