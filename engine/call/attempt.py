@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...providers.model.events import Event, Start
 from ...providers.model.provider_error import ProviderError, malformed
-from ...providers.model.response import Response
+from ...providers.model.response import Response, arrived
 from ...providers.wire.request_ids import request_id_in
 from ...transport.errors import Phase, TransportError
 from ...transport.exchange import Exchange, RawHeaders
@@ -192,7 +192,9 @@ class Attempt(BodyOwner):
         """Return the part of a stream that has arrived; None if nothing has."""
         response = self._body.partial_response() if self._body is not None else None
         durable = self.prepared.durable
-        return response if response is not None or durable is None else durable.partial_response()
+        if response is None and durable is not None and durable.machine is not None:
+            response = arrived(durable.machine.response())  # of the earlier connections
+        return response
 
     def answered_for(self, now: float) -> float:
         """Return the seconds since the head of a successful response; 0 if there was none."""

@@ -18,7 +18,6 @@ from ...providers.catalog.read_events import ReadEvents
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, dumps, loads
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
-from ...providers.model.response import Response, arrived
 from ...providers.model.rules import text
 
 if TYPE_CHECKING:
@@ -148,10 +147,6 @@ class DurableAnswer:
         """Return the token with which another engine reads the answer; None until the server has named its id."""
         name, dialect, answer_id = prepared.provider.name, prepared.dialect.name, self.answer_id
         return answer_id and str(ResumeToken(name, dialect, prepared.model, answer_id, self.stream, self._key))
-
-    def partial_response(self) -> Response | None:
-        """Return the part of a stream that was read; None if nothing was."""
-        return None if self.machine is None else arrived(self.machine.response())
 
     # --- the requests that follow ---
 
