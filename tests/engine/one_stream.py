@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
-RECEIVE = 16 * 1024
 
 
 @dataclass(frozen=True)

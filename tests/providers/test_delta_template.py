@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -19,9 +19,6 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire import delta_template
 from manystream.providers.wire.answer_bytes import kept_bytes
 from manystream.providers.wire.delta_template import LARGEST_DELTA, Match
-
-Frame = Callable[[str], bytes]
-"""Encoded text, quotes included → one delta's JSON."""
 
 CHAT = (
     b'{"id":"c1","created":1763760000,"model":"m","choices":[{"index":0,"delta":{"content":%b},"logprobs":null,'

@@ -6,7 +6,6 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import trio
 
@@ -23,17 +22,6 @@ def openai_headers(server: Limited) -> str:
     return (
         f"x-ratelimit-limit-requests: {server.per_minute:.0f}\r\nx-ratelimit-remaining-requests: {left}\r\n"
         f"x-ratelimit-reset-requests: {seconds * 1000:.0f}ms\r\n"
-    )
-
-
-def anthropic_headers(server: Limited) -> str:
-    """Return headers with the limit, the remaining requests, and the time at which the bucket is full."""
-    seconds = (server.per_minute - server.level) * 60 / server.per_minute
-    moment = datetime.fromtimestamp(datetime.now(UTC).timestamp() + seconds, UTC).isoformat().replace("+00:00", "Z")
-    return (
-        f"anthropic-ratelimit-requests-limit: {server.per_minute:.0f}\r\n"
-        f"anthropic-ratelimit-requests-remaining: {int(server.level)}\r\n"
-        f"anthropic-ratelimit-requests-reset: {moment}\r\n"
     )
 
 

@@ -12,18 +12,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-import trio
-from trio.testing import MockClock
 
-from manystream.batch import Counters
 from manystream.cli import main
-from manystream.cli.batch import _work
-from manystream.cli.batch_progress import Progress
-from manystream.cli.output.terminal import clock, compact
 from manystream.simulator import Simulator, open_simulator
 from tests.support.waiting import until
 
@@ -255,24 +248,6 @@ def test_a_batch_killed_repeatedly_answers_each_line_once(simulator: Simulator, 
     assert "were answered before" in out
 
 
-def test_ctrl_c_keeps_the_answers_and_is_status_130(simulator: Simulator, tmp_path: Path) -> None:
-    write(tmp_path / "p.jsonl", [*(line(f"q{n}") for n in range(20)), line("slow", "simulate: delay=600")])
-    process = start(tmp_path, *against(simulator))
-    try:
-        until(lambda: lines_in(tmp_path / "a.jsonl") == 20)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=WAIT)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert out.startswith("20 answered")
-    assert "resumes the batch" in err
-    assert len(ids(tmp_path / "a.jsonl")) == 20
-    assert not (tmp_path / "a.errors.jsonl").exists()
-
-
 def test_failures_are_status_1_and_can_be_sent_again(simulator: Simulator, tmp_path: Path) -> None:
     lines = [line("good"), line("bad", "simulate: fail=400,times=1,key=cli")]
     write(tmp_path / "p.jsonl", lines)
@@ -326,15 +301,6 @@ def test_other_providers_batch_lines_are_read(simulator: Simulator, tmp_path: Pa
     status, _, _ = run(tmp_path, *against(simulator))
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl")) == ["a", "o", "r"]
-
-
-def test_simulated_answers_and_real_ones_do_not_mix(simulator: Simulator, tmp_path: Path) -> None:
-    write(tmp_path / "p.jsonl", [line("a")])
-    assert run(tmp_path, *FILES, "--simulate")[0] == 0
-    status, out, err = run(tmp_path, *against(simulator))
-    assert status == 1
-    assert not out
-    assert "holds answers of the simulator" in err
 
 
 def test_a_refused_key_is_one_line_and_records_nothing(simulator: Simulator, tmp_path: Path) -> None:
@@ -419,95 +385,3 @@ def test_a_file_with_an_undecodable_name_can_be_reported(simulator: Simulator, t
     answers = os.fsdecode(b"a\xff.jsonl")
     status, out, _ = run_process(tmp_path, "p.jsonl", "-o", answers, *against(simulator)[3:])
     assert (status, out.startswith("1 answered")) == (0, True)
-
-
-def test_the_help_shows_the_forms_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["batch", "--help"]) == 0
-    out = capsys.readouterr().out
-    for word in ("custom_id", "params", "--max-tpm", "answers.errors.jsonl", "exit status"):
-        assert word in out
-
-
-def test_progress_shows_rate_tokens_failures_and_time_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    counters = Counters()
-    progress = Progress(counters, 1000, plain=True)
-    for _ in range(40):
-        now += 0.25
-        counters.answered += 5
-        counters.input_tokens += 1000
-        progress.look()
-    shown = capsys.readouterr().err.splitlines()
-    assert len(shown) == 2
-    assert shown[1] == "   0:10  200/1,000 lines, 20.0/s, 40.0k tokens (240k/min), 0 running, 0 failed, 0:40 left"
-
-
-def test_the_time_left_is_plausible_while_lines_are_retried(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    counters = Counters(running=3)
-    progress = Progress(counters, 100, plain=True)
-    left: dict[float, str] = {}
-    for _ in range(4 * 120):
-        now += 0.25
-        if now <= 20:
-            counters.answered = round(97 * now / 20)
-        progress.look()
-        left[now] = progress.remaining
-    capsys.readouterr()
-    assert left[20.0] == "0:01", "3 lines at 97 in 20 seconds"
-    assert left[60.0] == "0:02", "97 in a minute"
-    assert left[110.0] == "", "unknown: no line has ended for more than a minute"
-
-
-def test_the_time_left_of_slow_lines_uses_the_last_minute(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    counters = Counters()
-    progress = Progress(counters, 20, plain=True)
-    for _ in range(4 * 69):  # a line every 10 seconds; 9 seconds after the sixth
-        now += 0.25
-        counters.answered = int(now // 10)
-        progress.look()
-    capsys.readouterr()
-    assert progress.remaining == "2:20", "14 lines at 6 a minute"
-
-
-def test_the_bar_shows_the_same_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("rich")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # so that rich treats the captured output as a terminal
-    monkeypatch.setenv("TERM", "xterm")
-    counters = Counters()
-    progress = Progress(counters, 10, plain=False)
-    counters.answered, counters.invalid = 5, 1
-    progress.look()
-    progress.close()
-    assert "6/10" in capsys.readouterr().err
-
-
-def test_spans_and_counts_are_short() -> None:
-    assert [clock(seconds) for seconds in (0, 59.4, 61, 3723)] == ["0:00", "0:59", "1:01", "1:02:03"]
-    assert [compact(number) for number in (0, 999, 1234, 45_678, 456_789, 4.56e6, 7e9)] == [
-        "0", "999", "1.23k", "45.7k", "457k", "4.56M", "7.00G",
-    ]  # fmt: skip
-
-
-async def test_progress_is_updated_four_times_per_second(autojump_clock: MockClock) -> None:
-    looks: list[float] = []
-
-    async def ten_seconds(lines: object) -> None:
-        await trio.sleep(10.1)
-
-    batch = SimpleNamespace(run=ten_seconds, count_waiting=lambda: None)
-    progress = SimpleNamespace(look=lambda: looks.append(trio.current_time()))
-    options = SimpleNamespace(prompts=io.BytesIO(), source="nothing")
-    assert await _work(batch, options, progress, None, None) is False  # type: ignore[arg-type]
-    assert len(looks) == 40
-    assert looks[1] - looks[0] == pytest.approx(0.25)

@@ -136,6 +136,20 @@ def test_the_time_left_is_computed_from_the_last_minute(time: Clock) -> None:
     assert progress.remaining == "1:14", "70 lines at 10 in the 10.5 seconds since the second update"
 
 
+def test_the_time_left_is_plausible_while_lines_are_retried(time: Clock) -> None:
+    counters = Counters(running=3)
+    progress = Progress(counters, 100, plain=True)
+    left: dict[float, str] = {}
+    for quarter in range(1, 4 * 120):
+        time.now = 100.0 + quarter / 4
+        counters.answered = min(97, round(97 * quarter / 80))
+        progress.look()
+        left[quarter / 4] = progress.remaining
+    assert left[20.0] == "0:01", "3 lines at 97 in 20 seconds"
+    assert left[60.0] == "0:02", "97 in a minute"
+    assert left[110.0] == "", "unknown: no line has ended for more than a minute"
+
+
 def test_only_known_figures_are_shown(time: Clock) -> None:
     counters = Counters(running=2, waiting=2)
     progress = Progress(counters, 10, plain=True)

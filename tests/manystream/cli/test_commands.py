@@ -245,21 +245,6 @@ def test_a_cut_answer_is_shown_with_its_error(call: Call, simulator: Simulator) 
     assert "truncated stream" in done.err.splitlines()[-1]
 
 
-def test_ctrl_c_shows_the_partial_answer_and_is_status_130(command: Command, simulator: Simulator) -> None:
-    url = simulator.base_urls["anthropic"]
-    process = command.start(
-        "run", "--provider", "anthropic", "--base-url", url, "--header", "x-simulate=stall=6", "Hello"
-    )
-    assert process.stdout is not None
-    first = os.read(process.stdout.fileno(), 100).decode()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=WAIT)
-    assert process.returncode == 130
-    assert (first + out).endswith("\n")
-    assert len(first + out) > 2
-    assert "Traceback" not in err
-
-
 def test_a_closed_pipe_shows_no_traceback(command: Command, simulator: Simulator) -> None:
     url = simulator.base_urls["anthropic"]
     knobs = "x-simulate=events=100000"
@@ -316,18 +301,6 @@ def _read(descriptor: int) -> bytes:
         return os.read(descriptor, 65536)
     except OSError:
         return b""
-
-
-def test_ctrl_c_ends_the_demo_with_its_table(command: Command) -> None:
-    process = command.start("demo", "--streams", "8", "--seconds", "60")
-    assert process.stdout is not None
-    while "open" not in process.stdout.readline():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=WAIT)
-    assert process.returncode == 130
-    assert "dialect" in out
-    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(("ending", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
