@@ -30,11 +30,15 @@ async def main(steps: Steps) -> None:
             if seen % per_step == 0:
                 arrived.set()
 
+    def on_completion(completion: ms.Completion) -> None:
+        if completion.error_category is not ms.ErrorCategory.CANCELLED:
+            sys.exit(f"a stream ended early: {completion.error or 'a whole answer'}")  # the steps would wait for it
+
     provider = ms.OpenAIChat("key", steps.base_url, name="bench")
     clocks = ms.Timeouts(connect=300, first_byte=300, idle=300)  # an emulated processor is slow
     async with ms.open_engine([provider], timeouts=clocks) as engine:
         request = ms.Request("bench/gpt-4o-mini", [ms.Message.user("Say hello.")])
-        calls = [engine.start_stream(request, on_event) for _ in range(count)]
+        calls = [engine.start_stream(request, on_event, on_completion) for _ in range(count)]
         while started < count:
             await trio.sleep(0.05)
             started = sum(call.state.value == "reading" for call in calls)

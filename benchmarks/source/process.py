@@ -17,8 +17,9 @@ from ..environment import clients_variables
 from ..wire import template_file
 from .build import build
 
-IDLE_SECONDS = 120
-"""Seconds without a connection after which the source ends by itself."""
+IDLE_SECONDS = 3600
+"""Seconds without a connection after which the source ends by itself. An emulated client on a loaded machine connects
+minutes after it was started."""
 
 LATE_LIMIT_MS = 10.0
 """If one event in a hundred is later than this, the run measured the source and not the client."""
