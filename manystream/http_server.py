@@ -56,7 +56,12 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
 
 _CONTROLS = frozenset("\0\r\n")
-_SINGLE = ("content-length", "host")
+_SINGLE = ("content-length", "host", "transfer-encoding")
+
+CONNECTION_HEADERS = frozenset({
+    "connection", "content-length", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+"""Headers that are for one connection: a proxy does not pass them on (RFC 9110, 7.6.1), but writes its own."""
 
 LAST_CHUNK = b"0\r\n\r\n"
 _VERSION = b"HTTP/1.1 "
@@ -64,9 +69,10 @@ _VERSION = b"HTTP/1.1 "
 REASONS = {
     102: "Processing", 200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required",
     403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict",
-    413: "Content Too Large", 422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
-    431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway",
-    503: "Service Unavailable", 504: "Gateway Timeout", 529: "Site Overloaded",
+    413: "Content Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Content", 426: "Upgrade Required",
+    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
+    501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout",
+    529: "Site Overloaded",
 }  # fmt: skip
 
 
@@ -104,6 +110,18 @@ class HTTPRequest:
     @property
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.target.partition("?")[2]))
+
+    @property
+    def is_from_another_site(self) -> bool:
+        """Whether a browser says that a page of another site sends it."""
+        return self.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+    @property
+    def names_an_address(self) -> bool:
+        """Whether its host is localhost or an address: a page can let a name of its own mean this machine."""
+        host = self.headers.get("host", "")
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        return not name or name == "localhost" or name.startswith("[") or name.replace(".", "").isdigit()
 
 
 class RequestReader:
@@ -182,6 +200,9 @@ class RequestReader:
         return request
 
     def _expect_body(self, headers: dict[str, str]) -> None:
+        compression = headers.get("content-encoding", "identity").lower()
+        if compression != "identity":
+            raise BadRequest(415, f"content-encoding {compression[:40]!r} is not supported: send the body uncompressed")
         coding = headers.get("transfer-encoding", "").lower()
         if coding:
             if coding != "chunked":
@@ -433,7 +454,7 @@ class HTTPConnection(abc.ABC):
                     self.client_left()
                 else:
                     break
-            if not self.answering and self not in self._server.waiting:
+            if not self.answering and self.is_open and self not in self._server.waiting:
                 self._server.wait_for(self)
         finally:
             self._is_reading = False
@@ -647,13 +668,13 @@ class HTTPServer:
         host: str,
         port: int,
         make_connection: Callable[[socket.socket], HTTPConnection],
-        after: Callable[[float, Callable[[], None]], object],
+        at: Callable[[float, Callable[[], None]], object],
     ) -> None:
         """Listen.
 
         port: 0 takes a free port.
         make_connection: makes the connection of an accepted socket.
-        after: calls a function after so many seconds.
+        at: calls a function at a time of the loop's clock.
         """
         self.loop: Loop = loop
         self.connections: set[HTTPConnection] = set()
@@ -662,7 +683,7 @@ class HTTPServer:
         self._on_quiet: Callable[[], None] | None = None
         self._has_timer = False
         self._make_connection = make_connection
-        self._after = after
+        self._at = at
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock: socket.socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.sock.setblocking(False)
@@ -670,6 +691,11 @@ class HTTPServer:
         self.host: str = self.sock.getsockname()[0]
         self.port: int = self.sock.getsockname()[1]
         loop.add(self)
+
+    @property
+    def answering(self) -> int:
+        """The number of requests that are being answered."""
+        return len(self.connections) - len(self.waiting)
 
     def on_readable(self) -> None:
         """Accept connections."""
@@ -697,7 +723,7 @@ class HTTPServer:
             connection.client_left()
         if not oldest:
             self.loop.watch(self, read=False, write=False)
-            self._after(ACCEPT_PAUSE, self._accept_again)
+            self._at(self.loop.clock() + ACCEPT_PAUSE, self._accept_again)
         return bool(oldest)
 
     def _accept_again(self) -> None:
@@ -717,7 +743,7 @@ class HTTPServer:
         until = next((until for until, _ in self.waiting.values()), None)
         self._has_timer = until is not None
         if until is not None:
-            self._after(max(0.0, until - self.loop.clock()), self._end_waits)
+            self._at(until, self._end_waits)
 
     def _end_waits(self) -> None:
         now = self.loop.clock()
@@ -738,7 +764,7 @@ class HTTPServer:
         self._report_quiet()
 
     def _report_quiet(self) -> None:
-        if self._on_quiet is not None and len(self.waiting) >= len(self.connections):
+        if self._on_quiet is not None and not self.answering:
             self._on_quiet()
 
     def on_writable(self) -> None:

@@ -43,11 +43,15 @@ ACCOUNT_LIMIT: float = 0.001
 
 
 class Coalescing:
-    """The rule, for one loop."""
+    """The rule, for one loop.
 
-    __slots__ = ("_account", "_busy", "_latest", "_pause", "_served", "_window_start")
+    longest: the pause at half load, in seconds.
+    """
+
+    __slots__ = ("_account", "_busy", "_latest", "_pause", "_served", "_window_start", "longest")
 
     def __init__(self) -> None:
+        self.longest: float = LONGEST_PAUSE
         self._pause = 0.0  # by the load of the latest window
         self._account = 0.0
         self._latest = 0.0  # the end of the latest tick
@@ -77,7 +81,7 @@ class Coalescing:
         if elapsed < WINDOW:
             return
         load = min(1.0, self._busy / elapsed)
-        pause = 4.0 * LONGEST_PAUSE * load * (1.0 - load)
+        pause = 4.0 * self.longest * load * (1.0 - load)
         self._pause = pause if self._served * pause >= LEAST_GATHERED * elapsed else 0.0
         self._window_start = ended
         self._busy = 0.0

@@ -134,6 +134,10 @@ class Loop(abc.ABC):
     def close(self) -> None:
         """Release the loop's own descriptor and tasks."""
 
+    def limit_pauses(self, seconds: float) -> None:
+        """Pause at most so long between two ticks. Here there are no pauses."""
+        return
+
     def catch_up(self) -> bool:
         """Serve connections that are ready, before something is judged by what has arrived. Returns whether more may be
         ready. Here it serves none, because their own tasks do."""
@@ -266,6 +270,9 @@ class PollerLoop(Loop):
             return 0.0
         # A pause that found nothing was one too many: wait.
         return (self._coalescing.pause or WAIT) if served else WAIT
+
+    def limit_pauses(self, seconds: float) -> None:
+        self._coalescing.longest = min(self._coalescing.longest, seconds)
 
     def catch_up(self) -> bool:
         return self._guarded_tick() >= TICK_EVENTS

@@ -275,8 +275,8 @@ async def _serve(options: ServeOptions) -> int:
                 print(f"providers  {', '.join(provider.name for provider in options.providers)}")
                 print("Ctrl-C ends the gateway.", flush=True)
                 number = await anext(signals)
-                if gateway.answering:
-                    print(f"requests under way: {gateway.answering}. Another Ctrl-C ends them.", flush=True)
+                if gateway.http.answering:
+                    print(f"requests under way: {gateway.http.answering}. Another Ctrl-C ends them.", flush=True)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
                     await gateway.drain(options.grace)

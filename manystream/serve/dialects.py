@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl, quote
 
-from ..http_server import BadRequest, HTTPRequest
+from ..http_server import CONNECTION_HEADERS, BadRequest, HTTPRequest
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps
 from ..providers.model.provider_error import ErrorCategory
+from ..transport.exchange import RawHeaders
 
 SLOT_NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]{1,100}"
 SLOT_PATH = re.compile(rf"/slots/({SLOT_NAME})(/.*)")
@@ -54,6 +54,9 @@ class WireDialect:
     error: Callable[[int, str, str], JSONObject]
     event: str = ""
 
+    def error_body(self, status: int, message: str, code: str) -> bytes:
+        return dumps(self.error(status, message, code))
+
     def error_event(self, body: bytes) -> bytes:
         """Return an event with an error's JSON, which may have been sent by a provider on several lines."""
         name = f"event: {self.event}\n".encode() if self.event else b""
@@ -84,7 +87,6 @@ OPENAI_CHAT = WireDialect("openai-chat", _COMMENT, _openai_error)
 ANTHROPIC = WireDialect("anthropic", b'event: ping\ndata: {"type": "ping"}\n\n', _anthropic_error, "error")
 INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error")
 GEMINI = WireDialect("gemini", b"\n", _google_error)  # google-genai takes a comment for a part of the answer
-
 RESPONSES = WireDialect("openai-responses", _COMMENT, _responses_error, "error")
 
 ENDPOINTS: Final[tuple[tuple[str, re.Pattern[str], WireDialect | None], ...]] = tuple(
@@ -216,28 +218,11 @@ def headers_to_provider(request: HTTPRequest) -> dict[str, str]:
     return {name: value for name, value in sent if value.isascii()}
 
 
-_OWN = frozenset(
-    {
-        "connection", "content-length", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding",
-        "upgrade", "alt-svc", "set-cookie", "strict-transport-security",
-    }
-)  # fmt: skip
+_OWN = CONNECTION_HEADERS | {"alt-svc", "set-cookie", "strict-transport-security"}
 """Headers of one connection, and those that mean the provider's host."""
 
 
-def headers_to_client(headers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+def headers_to_client(headers: RawHeaders) -> list[tuple[str, str]]:
     """Return the headers of a provider's answer that the client gets."""
     decoded = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [pair for pair in decoded if pair[0].lower() not in _OWN]
-
-
-def error_response(
-    dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int = -1
-) -> tuple[list[tuple[str, str]], bytes]:
-    """Return headers and body of an error of the gateway's own."""
-    headers = [("content-type", "application/json")]
-    if status != 503:  # the engine has repeated what it can; a gateway that has ended may be started again
-        headers.append(("x-should-retry", "false"))
-    if retry_after_ms > 0:
-        headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
-    return headers, dumps(dialect.error(status, message, code))

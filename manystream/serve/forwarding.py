@@ -6,21 +6,23 @@ Then they go to the client as they arrive. The engine's stream machine reads the
 
 from __future__ import annotations
 
+import abc
+import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ..engine.call.attempt import Attempt
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
 from ..engine.call.plain_request import PlainRequest
-from ..engine.request.forwarded import ForwardedBody, Forwarder, forwarded_request
-from ..http_server import AnsweringConnection, BadRequest, HTTPRequest
+from ..engine.request.forwarded import ForwardedBody, forwarded_request
+from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object, string
 from ..providers.limits.output_limits import LIMITS, output_limit
-from ..providers.model.events import Error, Event
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.request import Request
+from ..providers.model.request import Request, RequestOptions
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.http1 import Connection
@@ -32,7 +34,6 @@ from .dialects import (
     Endpoint,
     Refusal,
     WireDialect,
-    error_response,
     headers_to_client,
     headers_to_provider,
     query_of,
@@ -74,17 +75,23 @@ class GatewayConnection(AnsweringConnection):
         try:
             self._gateway.begin(self, request)
         except Refusal as refusal:
-            self._refuse(refusal)
+            self.answer_wrong(refusal)
 
     def check(self, request: HTTPRequest) -> None:
-        self._gateway.check(request)
+        self._gateway.slot_of(request)
 
     def answer_wrong(self, error: BadRequest) -> None:
-        self._refuse(error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message))
+        refusal = error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message)
+        self.fail(refusal.dialect, refusal.status, refusal.message, "refused", refusal.retry_after_ms)
 
-    def _refuse(self, refusal: Refusal) -> None:
-        status, wait = refusal.status, refusal.retry_after_ms
-        self.respond(status, *error_response(refusal.dialect, status, refusal.message, "refused", wait))
+    def fail(self, dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int) -> None:
+        """Respond with an error of the gateway's own. retry_after_ms: -1 for no Retry-After."""
+        headers = [("content-type", "application/json")]
+        if status != 503:  # the engine has repeated what it can; a gateway that has ended may be started again
+            headers.append(("x-should-retry", "false"))
+        if retry_after_ms > 0:
+            headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
+        self.respond(status, headers, dialect.error_body(status, message, code))
 
     def answered(self) -> None:
         self.forwarding = None
@@ -103,71 +110,139 @@ class GatewayConnection(AnsweringConnection):
 class AnswerTap(Exchange):
     """The exchange of one attempt: holds its bytes, and forwards everything to the attempt.
 
+    attempt: the attempt.
     status: the status of the response; 0 before its head.
     headers: the headers of the response.
     held: the bytes of the body that were not sent to the client.
     ended: the body has ended as its framing says.
     connection: the attempt's connection.
+    one_event, cut: as of a `FastReader`.
     """
 
-    __slots__ = ("_exchange", "_owner", "connection", "ended", "headers", "held", "status")
+    __slots__ = (
+        "_attempt",
+        "_owner",
+        "_reader",
+        "connection",
+        "cut",
+        "ended",
+        "headers",
+        "held",
+        "one_event",
+        "status",
+    )
 
     def __init__(self, owner: Forwarding, exchange: Exchange) -> None:
         self._owner = owner
-        self._exchange = exchange
         assert isinstance(exchange, Attempt)
+        self.attempt: Attempt = exchange
         self.connection: Connection | None = exchange.connection
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.held: list[bytes] = []
         self.ended: bool = False
+        self.cut: bool = False
+        self.one_event: bool = False
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self.status, self.headers = status, headers
         self._owner.latest = self
-        self._exchange.on_head(status, headers)
+        self.attempt.on_head(status, headers)
 
-    def on_body(self, data: bytes) -> None:
+    def on_body(self, data: bytes) -> AnswerTap | None:
         owner = self._owner
         self.held.append(data)
         owner.latest = self
-        self._exchange.on_body(data)
+        reader = self.attempt.on_body(data)
         owner.flush(self)
+        if reader is None or self.held or not owner.request.chunked:
+            return None
+        self._reader, self.one_event = reader, reader.one_event
+        return self
+
+    def read(self, data: bytes) -> int:
+        """Forward whole chunks with the framing that they have, as long as the engine's fast path reads them."""
+        reader = self._reader
+        reader.cut = self.cut
+        taken = reader.read(data)
+        if taken:
+            self._owner.forward(data if taken == len(data) else data[:taken], b"\n\n")
+        return taken
+
+    def read_events(self, data: bytes) -> int:
+        taken = self._reader.read_events(data)
+        if taken:
+            self._owner.forward(chunk(data[:taken]), data[max(0, taken - 4) : taken])
+        return taken
 
     def on_end(self) -> None:
         self.ended = True
         self._owner.latest = self
-        self._exchange.on_end()
+        self.attempt.on_end()
         self._owner.flush(self)
 
     def on_failure(self, error: TransportError) -> None:
-        self._exchange.on_failure(error)
+        self.attempt.on_failure(error)
         self._owner.broken(self)
 
     def on_defect(self, error: Exception) -> None:
-        self._exchange.on_defect(error)
+        self.attempt.on_defect(error)
 
 
-class Forwarding:
-    """One request of a client, and the call that carries it.
+class ClientRequest(abc.ABC):
+    """One request of a client, and the connection on which it is answered."""
 
-    latest: the attempt that received something last.
-    """
-
-    __slots__ = (
-        "_after_end", "_body", "_call", "_chosen", "_completion", "_connection", "_dialect", "_gateway", "_interim",
-        "_is_over", "_left", "_model", "_newest", "_request", "_sent_tail", "_slot", "_started", "_stream", "_timer",
-        "latest",
-    )  # fmt: skip
+    __slots__ = ("_connection", "_gateway", "dialect", "endpoint", "request", "slot")
 
     def __init__(
         self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
         self._gateway = gateway
         self._connection = connection
-        self._request = request
-        self._slot = slot
-        self._dialect: WireDialect = endpoint.dialect
+        self.request: HTTPRequest = request
+        self.slot: Slot = slot
+        self.endpoint: Endpoint = endpoint
+        self.dialect: WireDialect = endpoint.dialect
+
+    @abc.abstractmethod
+    def tap(self, exchange: Exchange) -> Exchange:
+        """Return an exchange in front of an attempt's."""
+
+    def _for_engine(self, model: str, body: bytes, members: JSONObject, *, replaces: bool) -> Request:
+        """Return the engine's request. model: for the engine. replaces: the body has the model's name."""
+        forwarded = ForwardedBody(
+            self.dialect.name,
+            members,
+            frozenset(),
+            {},
+            None,
+            write=(lambda name: with_model(body, members, name)) if replaces else (lambda name: body),
+            query=query_of(self.request),
+            forwarder=self,
+            method=self.request.method,
+            place=None if self.endpoint.rest is None else self.endpoint.place,
+        )
+        headers, config = headers_to_provider(self.request), members.get("generationConfig")
+        limit = output_limit({**members, **config} if isinstance(config, dict) else members, sorted(LIMITS))
+        options: RequestOptions = {**self.slot.options, "extra_headers": headers, "max_output_tokens": limit}
+        return forwarded_request(model, forwarded, **options)
+
+
+class Forwarding(ClientRequest):
+    """A model call.
+
+    latest: the attempt that received something last.
+    """
+
+    __slots__ = (
+        "_after_end", "_body", "_call", "_chosen", "_completion", "_interim", "_is_over", "_left", "_model", "_newest",
+        "_sent_tail", "_started", "_stream", "_timer", "latest",
+    )  # fmt: skip
+
+    def __init__(
+        self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
+    ) -> None:
+        super().__init__(gateway, connection, request, slot, endpoint)
         self._model = endpoint.model or ""
         self._stream = endpoint.stream
         self._body = request.body
@@ -188,34 +263,27 @@ class Forwarding:
 
     def start(self) -> None:
         """Start the call. Raises `InvalidRequestError`, `MalformedJSONError` and what `Calls.start` raises."""
-        body, slot, gateway = self._body, self._slot, self._gateway
+        body, slot, gateway = self._body, self.slot, self._gateway
         members = loads_object(body)
         in_path = bool(self._model)
         if not in_path:
             self._model = string(members, "model") or ""
             if not self._model:
                 raise InvalidRequestError("model", "is missing, or is no text")
-        stream = members.get("stream") is True if self._stream is None else self._stream
+        stream = self._stream if self._stream is not None else members.get("stream") or False
+        if not isinstance(stream, bool):
+            raise InvalidRequestError("stream", "must be true or false")
         self._stream = stream
         if slot.extra_body:
             body = self._body = with_members(body, members, slot.extra_body)
             members = {**members, **slot.extra_body}
-        request = _request(
-            gateway.model_of(self._dialect.name, self._model),
-            self,
-            Endpoint(self._dialect),
-            self._request,
-            body,
-            members,
-            slot,
-            replaces=not in_path,
-        )
+        model = gateway.model_of(self.dialect.name, self._model)
+        request = self._for_engine(model, body, members, replaces=not in_path)
         self._connection.forwarding = self
-        on_event = self._on_event if stream else None
-        self._call = call = gateway.calls.start(request, on_event, self._on_completion, stream=stream)
+        self._call = call = gateway.calls.start(request, None, self._on_completion, stream=stream)
         slot.running[call] = None
         if not self._is_over and (stream or self._interim):
-            self._arm(gateway.keep_alive)
+            self._arm(gateway.keep_alive, self._keep_alive)
 
     # --- as the forwarder of the call ---
 
@@ -225,39 +293,36 @@ class Forwarding:
 
     # --- the answer ---
 
-    def _on_event(self, event: Event) -> None:
-        """The first content has come: no other attempt follows."""
-        if self._chosen is None and not isinstance(event, Error):
-            self._chosen = self.latest
-
     def flush(self, tap: AnswerTap) -> None:
         """Send what an attempt has received, if it is the one whose bytes the client gets."""
+        if self._chosen is None and self._stream and tap.attempt.content_at < math.inf:
+            self._chosen = tap  # no other attempt follows
         if tap is not self._chosen or self._is_over:
             return
         connection, completion = self._connection, self._completion
         is_last = tap.ended and completion is not None
-        data = tap.held[0] if len(tap.held) == 1 else b"".join(tap.held)
+        data = b"".join(tap.held)
         tap.held.clear()
         if is_last and not connection.has_head:
             self._end()
-            connection.respond(tap.status, headers_to_client(list(tap.headers)), data)
+            connection.respond(tap.status, headers_to_client(tap.headers), data)
             return
-        head = b""
-        if not connection.has_head:
-            head = connection.head(tap.status, headers_to_client(list(tap.headers)))
-        if data:
-            self._sent_tail = (self._sent_tail + data[-4:])[-4:]
+        head = b"" if connection.has_head else connection.head(tap.status, headers_to_client(tap.headers))
         if completion is not None:
             self._after_end += len(data)
             is_last = is_last or self._after_end > MOST_AFTER_END
-        if is_last:
+        self.forward(head + connection.piece(data, last=is_last), data[-4:])
+        if is_last and not self._is_over:
             self._end()
-            connection.write(head + connection.piece(data, last=True))
             connection.finish()
+
+    def forward(self, chunks: bytes, tail: bytes) -> None:
+        """Send whole chunks. tail: the last bytes of what is in them."""
+        if self._is_over or not chunks:
             return
-        if head or data:
-            connection.write(head + connection.piece(data))
-        if connection.unsent and self._call is not None and completion is None:
+        self._sent_tail = (self._sent_tail + tail)[-4:]
+        self._connection.write(chunks)
+        if self._connection.unsent and self._call is not None and self._completion is None:
             self._call.pause()
 
     def resume(self) -> None:
@@ -274,11 +339,11 @@ class Forwarding:
     def _on_completion(self, completion: Completion) -> None:
         self._completion = completion
         if self._call is not None:
-            self._slot.running.pop(self._call, None)
+            self.slot.running.pop(self._call, None)
         self._disarm()
         target = "" if self._call is None else self._call.target
-        asked = (self._started, self._dialect.name, self._model, target, bool(self._stream), self._body)
-        self._slot.add(TracedCall(*asked, completion=completion, client_left=self._left))
+        asked = (self._started, self.dialect.name, self._model, target, bool(self._stream), self._body)
+        self.slot.add(TracedCall(*asked, completion=completion, client_left=self._left))
         if self._is_over:
             return
         if completion.error is not None:
@@ -294,9 +359,7 @@ class Forwarding:
         if tap.ended:
             self.flush(tap)
         else:  # the end of the body follows in `on_body` and `on_end`; if it does not, the client need not wait for it
-            self._timer = self._gateway.timers.at(
-                self._gateway.loop.clock() + BODY_END, self._end_body, self._on_defect
-            )
+            self._arm(BODY_END, self._end_body)
 
     def _end_body(self) -> None:
         """End an answer whose body did not end in time. The answer is complete."""
@@ -315,12 +378,10 @@ class Forwarding:
             tap.ended |= not is_open
             self._send_rest(tap)  # the client gets the provider's own error
             return
+        status, code = STATUS[error.category], error.category.value
         if not connection.has_head:
-            status, code = STATUS[error.category], error.category.value
             self._end()
-            connection.respond(
-                status, *error_response(self._dialect, status, error.message, code, error.retry_after_ms)
-            )
+            connection.fail(self.dialect, status, error.message, code, error.retry_after_ms)
             return
         if self._chosen is not None:
             self.flush(self._chosen)  # what has come before the break
@@ -328,17 +389,17 @@ class Forwarding:
         if not self._sent_tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             connection.finish(cut=True)  # inside an event
             return
+        body = self.dialect.error_body(status, error.message, code)
         if tap is not None and not is_ours:
             body = b"".join(tap.held)  # the head of a stream was sent, so the error comes as an event of it
-        else:
-            _, body = error_response(self._dialect, STATUS[error.category], error.message, error.category.value)
-        connection.write(connection.piece(self._dialect.error_event(body), last=True))
+        connection.write(connection.piece(self.dialect.error_event(body), last=True))
         connection.finish()
 
     # --- while a call waits ---
 
-    def _arm(self, seconds: float) -> None:
-        self._timer = self._gateway.timers.at(self._gateway.loop.clock() + seconds, self._keep_alive, self._on_defect)
+    def _arm(self, seconds: float, function: Callable[[], None]) -> None:
+        when, drop = self._gateway.loop.clock() + seconds, self._connection.client_left
+        self._timer = self._gateway.timers.at(when, function, lambda _: drop())
 
     def _disarm(self) -> None:
         timer, self._timer = self._timer, None
@@ -348,16 +409,16 @@ class Forwarding:
     def _keep_alive(self) -> None:
         """Send a keep-alive: nothing has come that the client could get."""
         connection = self._connection
-        is_array = self._dialect.name == "gemini" and ("alt", "sse") not in query_of(self._request)
+        is_array = self.dialect.name == "gemini" and ("alt", "sse") not in query_of(self.request)
         if self._chosen is not None or self._is_over or (not self._interim and (is_array or not self._stream)):
             return
         if self._interim and not connection.unsent:
             connection.write(connection.interim(102))
         elif not connection.unsent:
             head = b"" if connection.has_head else connection.head(200, STREAM_HEADERS)
-            connection.write(head + connection.piece(self._dialect.keep_alive))
+            connection.write(head + connection.piece(self.dialect.keep_alive))
         if not self._is_over:
-            self._arm(self._gateway.keep_alive)
+            self._arm(self._gateway.keep_alive, self._keep_alive)
 
     # --- the end ---
 
@@ -376,62 +437,48 @@ class Forwarding:
             self._call.cancel()  # first, because it closes the attempt's connection
             self._fail(error)
 
-    def _on_defect(self, error: Exception) -> None:
-        """End the request after a defect: a timer's function raised."""
-        self._connection.client_left()
-
     def _end(self) -> None:
         self._is_over = True
         self._disarm()
 
 
-class Passing(Exchange):
+class Passing(ClientRequest, Exchange):
     """A request that is no model call, such as one for the list of models, and the exchange of its attempts.
 
     It takes no place in a limit. The answer's bytes go to the client, and nothing else reads them.
     """
 
-    __slots__ = ("_connection", "_endpoint", "_exchange", "_gateway", "_head", "_request", "_sent", "_slot", "label")
+    __slots__ = ("_exchange", "_head", "_sent", "label")
 
     def __init__(
         self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
-        self._gateway = gateway
-        self._connection = connection
-        self._request = request
-        self._slot = slot
-        self._endpoint = endpoint
-        self._exchange: Exchange | None = None
+        super().__init__(gateway, connection, request, slot, endpoint)
         self._head: tuple[int, list[tuple[str, str]]] | None = None  # until it was sent
-        self._sent: PlainRequest | None = None
         self.label: str = f"{request.method} {endpoint.rest}"
 
     def start(self) -> None:
         """Send it. Raises `InvalidRequestError`, `MalformedJSONError` and `EngineClosedError`."""
         self._gateway.calls.check_here()
-        starter, request, endpoint = self._gateway.calls.starter, self._request, self._endpoint
-        dialect, body = endpoint.dialect.name, request.body
+        starter, endpoint, body = self._gateway.calls.starter, self.endpoint, self.request.body
         members = loads_object(body) if body else {}
         name = endpoint.model or string(members, "model")
-        preparer, target = starter.first_target(self._gateway.model_of(dialect, name, endpoint.rest or ""))
-        asked = _request(target, self, endpoint, request, body, members, self._slot, replaces="model" in members)
+        preparer, target = starter.first_target(self._gateway.model_of(self.dialect.name, name, endpoint.rest or ""))
+        asked = self._for_engine(target, body, members, replaces="model" in members)
         prepared, _ = preparer.prepare(asked, stream=False)
-        self._connection.forwarding = self
         self._sent = PlainRequest(self, prepared, starter.runtime, starter.clocks_of(asked, stream=False))
+        self._connection.forwarding = self
 
     def resume(self) -> None:
         """Go on: the client has read what its socket had not taken."""
-        if self._sent is not None:
-            self._sent.attempt.resume()
+        self._sent.attempt.resume()
 
     def client_left(self) -> None:
         """Close the connection to the provider: nobody waits for the answer."""
-        if self._sent is not None:
-            self._sent.attempt.abort()
+        self._sent.attempt.abort()
 
     def end(self, error: ProviderError) -> None:
         """End the answer with an error: the gateway ends."""
-        assert self._sent is not None
         self.client_left()
         self.failed(self._sent.attempt, error)
 
@@ -442,19 +489,17 @@ class Passing(Exchange):
         return self
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
-        assert self._sent is not None
         self._sent.attempt.status = status
-        self._head = status, headers_to_client(list(headers))
+        self._head = status, headers_to_client(headers)
 
     def on_body(self, data: bytes) -> None:
         connection = self._connection
         head, self._head = b"" if self._head is None else connection.head(*self._head), None
         connection.write(head + connection.piece(data))
-        if connection.unsent and self._sent is not None:
+        if connection.unsent:
             self._sent.attempt.pause()
 
     def on_end(self) -> None:
-        assert self._sent is not None
         self._sent.attempt.connection = None  # it is in order, and goes back to the pool
         self._sent.attempt.abort()
         if self._head is not None:
@@ -464,12 +509,10 @@ class Passing(Exchange):
             self._connection.finish()
 
     def on_failure(self, error: TransportError) -> None:
-        assert self._exchange is not None
         self._exchange.on_failure(error)
 
     def on_defect(self, error: Exception) -> None:
-        if self._sent is not None:
-            self._sent.attempt.connection = None  # it is closed, or carries another exchange
+        self._sent.attempt.connection = None  # it is closed, or carries another exchange
         self._connection.client_left()
 
     # --- as the owner of the request ---
@@ -484,47 +527,5 @@ class Passing(Exchange):
         if attempt.status and self._head is None:  # a part of the answer was sent
             self._connection.finish(cut=True)
         else:
-            answer = error_response(self._endpoint.dialect, STATUS[error.category], error.message, error.category.value)
-            self._connection.respond(STATUS[error.category], *answer)
-
-
-def _request(
-    model: str,
-    forwarder: Forwarder,
-    endpoint: Endpoint,
-    request: HTTPRequest,
-    body: bytes,
-    members: JSONObject,
-    slot: Slot,
-    *,
-    replaces: bool,
-) -> Request:
-    """Return the engine's request for a client's. model: for the engine. replaces: the body has the model's name."""
-    forwarded = ForwardedBody(
-        endpoint.dialect.name,
-        members,
-        frozenset(),
-        {},
-        None,
-        write=(lambda name: with_model(body, members, name)) if replaces else (lambda name: body),
-        query=query_of(request),
-        forwarder=forwarder,
-        method=request.method,
-        place=None if endpoint.rest is None else endpoint.place,
-    )
-    return forwarded_request(
-        model,
-        forwarded,
-        extra_headers=headers_to_provider(request),
-        max_output_tokens=_output_limit(members),
-        tenant=slot.tenant,
-        session=slot.session,
-        tags=slot.tags,
-        priority=slot.priority,
-    )
-
-
-def _output_limit(members: JSONObject) -> int | None:
-    """Return the most output tokens that a body allows; None if it names no limit."""
-    config = members.get("generationConfig")
-    return output_limit({**members, **config} if isinstance(config, dict) else members, sorted(LIMITS))
+            status, code = STATUS[error.category], error.category.value
+            self._connection.fail(self.dialect, status, error.message, code, error.retry_after_ms)

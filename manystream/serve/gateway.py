@@ -10,22 +10,21 @@ import math
 import os
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ..engine.call.handle import Call
 from ..engine.request.credentials import is_loopback
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..http_server import HTTPRequest, HTTPServer
-from ..providers.catalog.provider import Provider
 from ..providers.catalog.selection import configured, select
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.request import Tags
+from ..providers.model.request import RequestOptions, Tags
 from ..transport.timers import Timer
 from .dialects import (
     ALIVE,
@@ -60,10 +59,11 @@ FLUSH_SECONDS = 2.0
 """Seconds in which clients can read the error with which their answers end."""
 
 SLOT_IDLE = 3600.0
+LONGEST_PAUSE = 0.00025
+"""The most seconds for which the loop gathers what arrives. A request and its answer both wait for it."""
+
 ANSWERS_KEPT = 10_000
 """The number of latest answers whose provider is known."""
-
-_NO_TRAFFIC: Final = "needs traffic control: open the engine with traffic=Traffic()"
 
 
 class Slot:
@@ -83,45 +83,34 @@ class Slot:
     """
 
     __slots__ = (
-        "_gateway", "_has_budget", "_idle", "_is_traced", "_timer", "_trace", "_used_at", "base_url", "calls", "cost",
-        "ended", "extra_body", "key", "name", "priority", "running", "session", "tags", "tenant",
+        "_gateway", "_idle", "_is_traced", "_timer", "_trace", "_used_at", "base_url", "calls", "cost", "ended",
+        "extra_body", "key", "name", "options", "priority", "running", "tags",
     )  # fmt: skip
 
     def __init__(
-        self,
-        gateway: Gateway,
-        name: str,
-        tags: Tags,
-        priority: PriorityName | Priority,
-        extra_body: Mapping[str, JSON],
-        idle: float,
-        *,
-        is_default: bool = False,
-        trace: bool = True,
+        self, gateway: Gateway, name: str, options: RequestOptions, extra: Mapping[str, JSON], idle: float, trace: bool
     ) -> None:
         self._gateway = gateway
         self._idle = idle
         self._is_traced = trace
         self._trace: Trace | None = None
-        if trace or gateway.traces:
-            self._trace = Trace(gateway.trace_file(name), keeps=trace)
+        file = None if gateway.traces is None else TraceFile(gateway.traces / f"{name}.jsonl", name)
+        if trace or file is not None:
+            self._trace = Trace(file, keeps=trace)
         self._used_at = gateway.loop.clock()
         self._timer: Timer | None = None
-        self._has_budget = False
         self.name: str = name
         self.key: str = SLOT_KEY + secrets.token_urlsafe(24)
         self.base_url: str = gateway.base_url
-        self.tenant: str | None = None if is_default else name
-        self.session: str | None = None if is_default else name
-        self.tags: Tags | None = dict(tags) if is_default else {"slot": name, **tags}
-        self.priority: PriorityName | Priority = priority
-        self.extra_body: dict[str, JSON] = dict(extra_body)
+        self.tags: Tags | None = options.get("tags")
+        self.priority: PriorityName | Priority = options.get("priority", "normal")
+        self.options: RequestOptions = options
+        self.extra_body: dict[str, JSON] = dict(extra)
         self.cost: float | None = 0.0
         self.calls: int = 0
         self.ended: bool = False
         self.running: dict[Call, None] = {}
-        if not is_default:
-            self._arm()
+        self._arm()
 
     def __repr__(self) -> str:
         state = "ended" if self.ended else f"{len(self.running)} running"
@@ -153,14 +142,6 @@ class Slot:
             call.cancel()
         self._gateway.forget(self)
 
-    def limit(self, budget: Budget) -> None:
-        """Give the slot's calls a budget. Raises `InvalidRequestError`."""
-        traffic = self._gateway.calls.starter.traffic
-        if traffic is None:
-            raise InvalidRequestError("budget", _NO_TRAFFIC)
-        traffic.add_budget(self.name, budget)
-        self._has_budget = True
-
     def add(self, call: TracedCall) -> None:
         """Account for a call that has ended."""
         self._used_at = self._gateway.loop.clock()
@@ -172,12 +153,6 @@ class Slot:
             self._gateway.remember(response.id, call.target)
         if self._trace is not None:
             self._trace.add(call)
-
-    def drop_budget(self) -> None:
-        """Let the engine forget the budget."""
-        traffic = self._gateway.calls.starter.traffic
-        if self._has_budget and traffic is not None:
-            traffic.remove_budget(self.name)
 
     def _arm(self) -> None:
         self._timer = self._gateway.timers.at(self._used_at + self._idle, self._look)
@@ -199,11 +174,11 @@ class Gateway:
     base_url: the base URL for a client of any dialect.
     keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
     grace: seconds for the answers that are under way when the block is left.
-    traces: whether the calls of all slots are written to files.
+    traces: the folder for the calls of all slots, or None.
     """
 
     __slots__ = (
-        "_answers", "_default", "_ends_at", "_key", "_names", "_slots", "_traces", "base_url", "calls", "grace", "host",
+        "_answers", "_default", "_ends_at", "_key", "_names", "_slots", "base_url", "calls", "grace", "host",
         "http", "keep_alive", "loop", "port", "timers", "traces",
     )  # fmt: skip
 
@@ -232,20 +207,21 @@ class Gateway:
         self.keep_alive: float = keep_alive
         self.grace: float = grace
         self._ends_at = math.inf
-        self.traces: bool = trace is not None
-        self._traces = None if trace is None else Path(trace)
-        if self._traces is not None:
-            self._traces.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.traces: Path | None = None if trace is None else Path(trace)
+        if self.traces is not None:
+            self.traces.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._key = key
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
-        self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), self._after)
+        at = partial(self.timers.at, is_timeout=True)
+        self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), at)
         self.host: str = self.http.host
         self.port: int = self.http.port
         shown = f"[{self.host}]" if ":" in self.host else self.host
         self.base_url: str = f"http://{shown}:{self.port}"
-        self._default = Slot(self, "default", {}, "normal", {}, SLOT_IDLE, is_default=True, trace=False)
+        self.loop.limit_pauses(LONGEST_PAUSE)
+        self._default = Slot(self, "default", {}, {}, math.inf, trace=False)
 
     def __repr__(self) -> str:
         return f"<Gateway {self.base_url}, {len(self._names)} slots, {len(self.http.connections)} connections>"
@@ -255,11 +231,6 @@ class Gateway:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_exception: object) -> None:
         await self.drain(self.grace if kind is None else 0.0)
-
-    @property
-    def answering(self) -> int:
-        """The number of requests that are being answered."""
-        return len(self.http.connections) - len(self.http.waiting)
 
     @property
     def slots(self) -> Mapping[str, Slot]:
@@ -295,9 +266,14 @@ class Gateway:
             raise InvalidRequestError("name", f"there is a slot {name!r} already: end it, or choose another name")
         if not idle > 0:
             raise InvalidRequestError("idle", "must be a number of seconds above 0")
-        slot = Slot(self, name, tags or {}, priority, extra_body or {}, idle, trace=trace)
-        if budget is not None:
-            slot.limit(budget)
+        traffic = self.calls.starter.traffic
+        if budget is not None and traffic is None:
+            raise InvalidRequestError("budget", "needs traffic control: open the engine with traffic=Traffic()")
+        if budget is not None and traffic is not None:
+            traffic.add_budget(name, budget)
+        options: RequestOptions = {"tags": {"slot": name, **(tags or {})}, "priority": priority}
+        options |= {"tenant": name, "session": name}
+        slot = Slot(self, name, options, extra_body or {}, idle, trace)
         self._slots[slot.key] = self._names[name] = slot
         return slot
 
@@ -335,17 +311,13 @@ class Gateway:
 
     # --- for connections and slots ---
 
-    def check(self, request: HTTPRequest) -> None:
-        """Raise `Refusal` for a request that may not come in."""
-        self._slot_of(request)
-
     def begin(self, connection: GatewayConnection, request: HTTPRequest) -> None:
         """Answer a request. Raises `Refusal`."""
         if request.method in ("GET", "HEAD") and ALIVE.fullmatch(request.path):
             status, text = (503, b'{"status":"ending"}') if self.http.is_draining else (200, b'{"status":"ok"}')
             connection.respond(status, [("content-type", "application/json")], text)
             return
-        slot, path = self._slot_of(request)
+        slot, path = self.slot_of(request)
         endpoint = endpoint_of(request, path)
         if self.http.is_draining:
             wait = math.ceil(1000 * max(1.0, self._ends_at - self.loop.clock()))
@@ -381,26 +353,24 @@ class Gateway:
         if model is None:
             owner = next(filter(None, map(self._answers.get, rest.split("/"))), providers[0].name)
             return f"{owner}/any"
-        found: tuple[Provider, str] = select(model, providers)
-        return f"{found[0].name}/{found[1]}"
+        provider, name = select(model, providers)
+        return f"{provider.name}/{name}"
 
     def forget(self, slot: Slot) -> None:
         """Forget a slot that has ended."""
         self._slots.pop(slot.key, None)
         if self._names.get(slot.name) is slot:
             del self._names[slot.name]
-            slot.drop_budget()
-            self.calls.starter.end_session(slot.name)
+            starter = self.calls.starter
+            if starter.traffic is not None:
+                starter.traffic.remove_budget(slot.name)
+            starter.end_session(slot.name)
 
-    def trace_file(self, name: str) -> TraceFile | None:
-        """Return the file for the calls of a slot; None if none is written."""
-        return None if self._traces is None else TraceFile(self._traces / f"{name}.jsonl", name)
-
-    def _slot_of(self, request: HTTPRequest) -> tuple[Slot, str]:
+    def slot_of(self, request: HTTPRequest) -> tuple[Slot, str]:
         """Return the slot of a request, and its path without the slot's. Raises `Refusal`."""
         dialect = dialect_of_client(request)
         path, key = request.path, key_of(request)
-        if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):  # a browser's
+        if request.is_from_another_site:
             raise Refusal(dialect, 403, "a page of another site may not use the gateway")
         slot = self._slots.get(key)
         if slot is not None:
@@ -409,7 +379,7 @@ class Gateway:
             raise Refusal(dialect, 401, "the slot of this key has ended")
         if self._key is not None and not hmac.compare_digest(key.encode(), self._key.encode()):
             raise Refusal(dialect, 401, "the key is not that of this gateway, nor of one of its slots")
-        if self._key is None and not _names_this_machine(request.headers.get("host", "")):
+        if self._key is None and not request.names_an_address:
             raise Refusal(dialect, 403, "without a key, the gateway answers to localhost and to addresses only")
         in_path = SLOT_PATH.fullmatch(path)
         if in_path is None:
@@ -417,10 +387,8 @@ class Gateway:
         name, path = in_path.groups()
         if name == "default":
             return self._default, path
+        endpoint_of(request, path)  # a path that leads nowhere makes no slot
         return self._names.get(name) or self.slot(name, trace=False), path
-
-    def _after(self, seconds: float, function: Callable[[], None]) -> object:
-        return self.timers.at(self.loop.clock() + seconds, function, is_timeout=True)
 
 
 def open_gateway(
@@ -450,9 +418,3 @@ def open_gateway(
     Raises `InvalidRequestError` for a wrong value, `EngineClosedError`, and `OSError` if it cannot listen there.
     """
     return Gateway(engine, host, port, key, keep_alive, grace, trace)
-
-
-def _names_this_machine(host: str) -> bool:
-    """Return whether a Host header is localhost or an address: a page can make a name of its own mean this machine."""
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    return not name or name == "localhost" or name.startswith("[") or name.replace(".", "").isdigit()

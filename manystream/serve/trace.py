@@ -37,29 +37,20 @@ from ..providers.model.tokens import Tokens
 
 logger: logging.Logger = logging.getLogger("manystream.serve")
 
-MESSAGES: Final[dict[str, str]] = {
-    "openai-chat": "messages",
-    "openai-responses": "input",
-    "anthropic": "messages",
-    "gemini": "contents",
-    "gemini-interactions": "input",
+FORMS: Final[dict[str, tuple[str, Callable[..., Request]]]] = {
+    "openai-chat": ("messages", Request.from_openai),
+    "openai-responses": ("input", Request.from_openai_responses),
+    "anthropic": ("messages", Request.from_anthropic),
+    "gemini": ("contents", Request.from_gemini),
+    "gemini-interactions": ("input", Request.from_gemini_interactions),
 }
-"""Dialect → the member with the conversation."""
+"""Dialect → the member with the conversation, and what reads its messages."""
 
 HEADS: Final[dict[str, tuple[str, ...]]] = {
     "system prompt": ("system", "instructions", "systemInstruction", "system_instruction"),
     "tools": ("tools",),
 }
 """What comes before a conversation → its members in the dialects."""
-
-READERS: Final[dict[str, Callable[..., Request]]] = {
-    "openai-chat": Request.from_openai,
-    "openai-responses": Request.from_openai_responses,
-    "anthropic": Request.from_anthropic,
-    "gemini": Request.from_gemini,
-    "gemini-interactions": Request.from_gemini_interactions,
-}
-"""Dialect → what reads messages of its bodies."""
 
 _DIGEST_BYTES = 16
 
@@ -148,7 +139,7 @@ class TracedCall:
     def read_conversation(self) -> list[JSON]:
         """Compute the digests of the conversation, and return its messages."""
         body = self.request
-        given = body.get(MESSAGES[self.dialect])
+        given = body.get(FORMS[self.dialect][0])
         messages: list[JSON] = given if isinstance(given, list) else [given]
         for name, members in HEADS.items():
             self._heads[name] = _digest(b"", [body.get(member) for member in members])
@@ -331,11 +322,12 @@ def _canonical(value: JSON) -> JSON:
 
 def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
     """Return the blocks of the assistant's messages with which a conversation goes on; None if they cannot be read."""
-    arguments: dict[str, object] = {"model": "any", MESSAGES[dialect]: list(messages)}
+    member, reader = FORMS[dialect]
+    arguments: dict[str, object] = {"model": "any", member: list(messages)}
     if dialect == "anthropic":
         arguments["max_tokens"] = 1
     try:
-        conversation: Sequence[Message] = READERS[dialect](**arguments).messages
+        conversation: Sequence[Message] = reader(**arguments).messages
     except (ManystreamError, TypeError, ValueError):
         return None
     said: list[Block] = []

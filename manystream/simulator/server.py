@@ -77,9 +77,9 @@ class SelectorLoop:
     def clock(self) -> float:
         return time.monotonic()
 
-    def after(self, seconds: float, function: Callable[[], None]) -> None:
-        """Call a function after so many seconds."""
-        heapq.heappush(self._timers, (self.clock() + seconds, next(self._numbers), function))
+    def at(self, when: float, function: Callable[[], None]) -> None:
+        """Call a function when the clock has reached a time."""
+        heapq.heappush(self._timers, (when, next(self._numbers), function))
 
     def add(self, connection: Watched) -> None:
         self.selector.register(connection.sock, READ, connection)
@@ -134,7 +134,7 @@ class Server:
         self._wheel: defaultdict[int, list[Connection]] = defaultdict(list)
         self._running = True
         self.loop: SelectorLoop = SelectorLoop()
-        self.http: HTTPServer = HTTPServer(self.loop, settings.host, settings.port, self._connect, self.loop.after)
+        self.http: HTTPServer = HTTPServer(self.loop, settings.host, settings.port, self._connect, self.loop.at)
         self._waker, self._wakes = socket.socketpair()
         self.loop.selector.register(self._wakes, READ, Signal(self._wake))
         self.host: str = self.http.host

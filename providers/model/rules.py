@@ -188,8 +188,11 @@ class _Source:
         if rule.checkers:
             self._add_checkers(rule, value, indent)
             return
-        if len(common) == 1:
-            self._refuse_if(f"type({value}) is not {self._name(next(iter(common)))}", indent)
+        only = next(iter(common)) if len(common) == 1 else object
+        if only.__module__ != "builtins" and rule.item is None and rule.fits is None:
+            self._refuse_if(f"not isinstance({value}, {self._name(only)})", indent)  # the rule says no more
+        elif len(common) == 1:
+            self._refuse_if(f"type({value}) is not {self._name(only)}", indent)
         else:
             kinds = " and ".join(f"type({value}) is not {self._name(kind)}" for kind in sorted(common, key=_rank))
             self._refuse_if(kinds or "True", indent)

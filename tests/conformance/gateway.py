@@ -7,6 +7,7 @@ official SDK of its dialect, where all that it returns or raises is compared. St
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
@@ -129,7 +130,7 @@ async def compare(cases: Sequence[Case], seed: int = SEED) -> list[str]:
         providers = [kind("key", urls[name], name=name) for name, kind in PROVIDERS.items()]
         async with (
             ms.open_engine(providers, retry=ms.Retry(max_attempts=1), proxy="") as engine,
-            open_gateway(engine) as gateway,
+            open_gateway(engine, keep_alive=math.inf) as gateway,
         ):
             async with trio.open_nursery() as clients:
                 for place in range(len(plan)):

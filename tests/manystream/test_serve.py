@@ -641,6 +641,10 @@ async def test_errors_of_its_own_are_in_the_clients_dialect(
         (posted(CHAT, b"[]"), 400, "not a JSON object"),
         (posted(CHAT, {"messages": []}), 400, "model"),
         (posted(CHAT, {"model": 7}), 400, "model"),
+        (posted(CHAT, {**HELLO, "stream": "yes"}), 400, "stream: must be true or false"),
+        (posted(CHAT, HELLO, "Content-Encoding: gzip"), 415, "content-encoding 'gzip'"),
+        (posted(CHAT, HELLO, "Transfer-Encoding: chunked", "Transfer-Encoding: identity"), 400, "two transfer-"),
+        (posted("/slots/new/nothing", HELLO), 404, "/nothing"),
         (posted("/v1/messages", {**HELLO, "max_tokens": 1}), 400, "no provider of this gateway speaks anthropic"),
         (posted(CHAT, HELLO, "Sec-Fetch-Site: cross-site"), 403, "another site"),
         (posted(CHAT, HELLO).replace(b"Host: 127.0.0.1", b"Host: evil.example"), 403, "localhost"),
@@ -654,6 +658,7 @@ async def test_requests_that_cannot_go_on(request_: bytes, status: int, words: s
 
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, request_)
+        assert not gateway.slots
     assert got.status == status
     assert words in json.loads(got.body)["error"]["message"]
 
@@ -789,6 +794,7 @@ async def test_a_client_that_closes_one_direction_gets_its_answer(stream: bool, 
         assert b"two" in answered.body
         assert received.count(b"HTTP/1.1 200 ") == 2
         await until(lambda: not gateway.http.connections)
+        assert gateway.http.answering == 0
 
 
 SLOW: list[tuple[bytes, bytes, int]] = [
@@ -1002,7 +1008,7 @@ async def test_a_slot_is_a_tenant_a_session_and_tags() -> None:
             assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 200
             [call] = slot.trace().calls
             assert call.completion.tags == {"slot": "task-17", "run": 3}
-            assert (slot.tenant, slot.session, slot.calls) == ("task-17", "task-17", 1)
+            assert (slot.options["tenant"], slot.options["session"], slot.calls) == ("task-17", "task-17", 1)
             assert json.loads(seen[0].partition(b"\r\n\r\n")[2]) == {**HELLO, "logprobs": True}
             with pytest.raises(ms.InvalidRequestError, match="already"):
                 gateway.slot("task-17")
@@ -1149,9 +1155,9 @@ async def running(nursery: trio.Nursery, gateway: Gateway, request: bytes, got: 
     async def client() -> None:
         got.append(await ask(gateway.port, request))
 
-    before = gateway.answering
+    before = gateway.http.answering
     nursery.start_soon(client)
-    await until(lambda: gateway.answering > before)
+    await until(lambda: gateway.http.answering > before)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -42,6 +42,15 @@ def test_the_pause_follows_from_load_and_wake_ups(every: float, busy: float, ser
     assert coalescing.pause == pytest.approx(pause, rel=0.1)
 
 
+@pytest.mark.parametrize(("busy", "served", "pause"), [(0.00003, 1, 0.0), (0.0001, 6, LONGEST_PAUSE / 4)])
+def test_a_program_may_limit_the_pause(busy: float, served: int, pause: float) -> None:
+    """A pause that would gather nothing is left out, so five hundred streams of ten events a second have none."""
+    coalescing = Coalescing()
+    coalescing.longest = LONGEST_PAUSE / 4
+    run_ticks(coalescing, 100.0, seconds=4 * WINDOW, every=0.0002, busy=busy, served=served)
+    assert coalescing.pause == pytest.approx(pause, rel=0.1)
+
+
 def test_the_load_of_one_window_counts_from_the_next_one() -> None:
     coalescing = Coalescing()
     end = run_ticks(coalescing, 100.0, seconds=WINDOW, every=0.0002, busy=0.0001, served=6)
