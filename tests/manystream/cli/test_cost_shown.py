@@ -11,12 +11,8 @@ from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseContains, ModelInfo, ModelPrice, Provider
 
 import manystream as ms
-from manystream.batch import Counters
 from manystream.cli import main
 from manystream.cli.answer import summary
-from manystream.cli.batch_progress import Progress
-from manystream.cli.batch_progress import summary as batch_summary
-from manystream.cli.output.terminal import Paint, money
 from manystream.cost import Cost, Unpriced
 from manystream.simulator import Simulator, open_simulator_thread
 
@@ -55,25 +51,6 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(simulator: Simulator, *arguments: str) -> int:
     address = simulator.base_urls["openai-chat"]
     return main(["run", "--base-url", address, "--model", "sim-text", "--cost", *arguments, "hello"])
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [
-        ("0", "$0.00"),
-        ("1234.5678", "$1,234.57"),
-        ("0.01", "$0.01"),
-        ("0.00999", "$0.0100"),
-        ("0.0042251", "$0.0042"),
-        ("0.00000123", "$0.0000012"),
-    ],
-)
-def test_amounts_have_two_decimals_or_two_significant_digits(amount: str, text: str) -> None:
-    assert money(Decimal(amount), "USD") == text
-
-
-def test_another_currency_is_shown_by_its_code() -> None:
-    assert money(Decimal("2.5"), "EUR") == "2.50 EUR"
 
 
 def test_an_answers_line_has_its_cost_or_a_reason() -> None:
@@ -209,19 +186,3 @@ def test_a_batch_with_the_simulator_shows_no_cost(tmp_path: Path, capsys: pytest
     assert main(["batch", "--simulate", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
     assert "price" not in capsys.readouterr().out
     assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
-
-
-def test_progress_shows_the_cost_and_unpriced_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    counters = Counters()
-    progress = Progress(counters, 10, plain=True)
-    assert "$" not in progress.figures()
-    counters.cost["USD"] = Decimal("1.5")
-    assert "tokens (0/min), $1.50, 0 running" in progress.figures()
-    counters.unpriced, counters.unpriced_reason = 2, "no price"
-    assert "at least $1.50" in progress.figures()
-
-
-def test_a_summary_with_unpriced_answers_is_a_lower_bound() -> None:
-    counters = Counters(answered=5, cost={"USD": Decimal("1.5")}, unpriced=2, unpriced_reason="no price of 'x'")
-    shown = batch_summary(counters, 1.0, Path("a"), Path("e"), Paint(sys.stdout)).splitlines()
-    assert shown[1:] == ["at least $1.50 by list prices", "2 without a price: no price of 'x'"]

@@ -12,10 +12,8 @@ import trio
 import trustme
 
 import manystream as ms
-from manystream.cli import main
 from manystream.cli.connectivity import Finding, Verdict, check_provider
 from manystream.cli.doctor import choose_providers, configured_rows
-from manystream.cli.output.errors import CommandError
 from manystream.simulator import open_simulator_thread
 
 CANARY = "sk-canary-5ecret"
@@ -348,31 +346,3 @@ async def test_the_address_of_the_environment_is_shown() -> None:
 def test_a_provider_that_is_named_twice_is_checked_once() -> None:
     names = ["google", "anthropic", "gemini", "google"]
     assert [provider.name for provider in choose_providers(names, None, HOME)] == ["google", "anthropic"]
-
-
-def test_the_command_line_is_checked() -> None:
-    with pytest.raises(CommandError, match="no key found"):
-        choose_providers([], None, HOME)
-    with pytest.raises(CommandError, match="unknown provider 'nobody'"):
-        choose_providers(["nobody"], None, HOME)
-    with pytest.raises(CommandError, match="--base-url allows at most one --provider"):
-        choose_providers(["anthropic", "groq"], "http://127.0.0.1:1", HOME)
-    (provider,) = choose_providers(["anthropic"], "http://127.0.0.1:1", HOME)
-    assert isinstance(provider, ms.Anthropic)
-    assert provider.base_url == "http://127.0.0.1:1"
-
-
-def test_the_exit_status_is_1_for_an_unusable_provider(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "MANYSTREAM_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
-    with open_simulator_thread() as simulator:
-        assert main(["doctor", "--base-url", f"{simulator.origin}/v1"]) == 0
-        out = capsys.readouterr().out
-        assert "1 of 1 can be used" in out
-        assert main(["doctor", "--base-url", "http://127.0.0.1:1/v1"]) == 1
-        out = capsys.readouterr().out
-        assert "0 of 1 can be used; not: " in out
-    assert main(["doctor", "--timeout", "0"]) == 2

@@ -139,9 +139,11 @@ def test_what_cannot_be_checked_is_refused() -> None:
     assert status == 2
 
 
-def test_a_server_alone_is_compatible_with_openai() -> None:
+def test_a_server_is_compatible_with_the_named_provider_or_openai() -> None:
     (provider,) = choose_providers([], "http://h/v1", HOME | {"ANTHROPIC_API_KEY": "k"})
     assert (type(provider), provider.base_url, provider.name) == (OpenAIChat, "http://h/v1", "openai-compatible")
+    (provider,) = choose_providers(["anthropic"], "http://h", HOME)
+    assert (type(provider), provider.base_url) == (Anthropic, "http://h")
 
 
 def test_an_alias_names_a_provider() -> None:

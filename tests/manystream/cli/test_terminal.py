@@ -215,9 +215,13 @@ def test_durations_at_the_bounds_of_their_units(seconds: float, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("amount", "text"), [("0.01", "$0.01"), ("0.0099", "$0.0099"), ("0.001", "$0.0010"), ("0", "$0.00")]
-)
-def test_amounts_below_a_cent_have_two_digits(amount: str, text: str) -> None:
+    ("amount", "text"),
+    [
+        ("0", "$0.00"), ("1234.5678", "$1,234.57"), ("0.01", "$0.01"), ("0.00999", "$0.0100"), ("0.0099", "$0.0099"),
+        ("0.001", "$0.0010"), ("0.0042251", "$0.0042"), ("0.00000123", "$0.0000012"),
+    ],
+)  # fmt: skip
+def test_amounts_have_two_decimals_or_two_significant_digits(amount: str, text: str) -> None:
     assert money(Decimal(amount), "USD") == text
 
 
