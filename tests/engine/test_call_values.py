@@ -66,10 +66,6 @@ def test_a_timeout_s_error_names_the_timeout(clock: Clock) -> None:
     assert error.http_status == 0
 
 
-def test_the_names_of_timeouts_are_those_of_the_options() -> None:
-    assert [clock.value for clock in Clock] == ["connect", "first_byte", "idle", "total", "queue"]
-
-
 # --- retries ---
 
 

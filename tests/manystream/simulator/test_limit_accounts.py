@@ -7,10 +7,8 @@ import pytest
 from manystream.simulator import Limit, LimitCounts
 from manystream.simulator import limiter as limiter_module
 from manystream.simulator.bucket import Bucket
-from manystream.simulator.limit_reports import Report
-from manystream.simulator.limiter import PACIFIC_MIDNIGHT, SCOPES_LIMIT, Limiter, Ticket, Usage
+from manystream.simulator.limiter import Limiter, Ticket, Usage
 from manystream.simulator.prompt import APIError
-from manystream.simulator.refusals import SHORT_DELAY
 
 USAGE = Usage(model="m", input_tokens=100, cached_tokens=30, output_tokens=50, max_tokens=400)
 DAY = 86_400.0
@@ -242,17 +240,6 @@ def test_scopes_that_are_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(state.scopes) == ["running", "full", "used"]
     limiter.accept("openai-chat", "new", USAGE, 100.0, 0.0)
     assert list(state.scopes) == ["running", "used", "new"]
-
-
-def test_the_constants_of_limits() -> None:
-    assert (SCOPES_LIMIT, PACIFIC_MIDNIGHT, SHORT_DELAY) == (10_000, 28_800.0, 20.0)
-    assert (Report(1, 2, 3).limit, Report(1, 2, 3).remaining, Report(1, 2, 3).full_after) == (1, 2, 3)
-    assert Usage(model="m", input_tokens=1, cached_tokens=2, output_tokens=3, max_tokens=4) == Usage(
-        model="m", input_tokens=1, cached_tokens=2, output_tokens=3, max_tokens=4, delay=0.0, seconds=0.0,
-        streamed=False,
-    )  # fmt: skip
-    none = {"requests": 0.0, "input_tokens": 0.0, "output_tokens": 0.0, "tokens": 0.0}
-    assert LimitCounts() == LimitCounts(0, 0, {}, none)
 
 
 # --- limits that change ---

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from manystream import http_server
 from manystream.http_server import HTTPRequest
 from manystream.simulator import Knobs, Server, Settings
-from manystream.simulator import server as server_module
 from manystream.simulator.program import Program
 from manystream.simulator.service import ServiceSettings
 
@@ -60,17 +58,6 @@ def test_the_listener_never_blocks() -> None:
     assert server.http.sock.getblocking() is False
     server.http.on_readable()
     server._close()  # pyright: ignore[reportPrivateUsage]
-
-
-def test_the_constants_of_the_loop() -> None:
-    assert (server_module.TICKS_PER_SECOND, server_module.AT_ONCE, server_module.RESET_PAUSE) == (1000, 0, 0.05)
-    assert (http_server.RECEIVE_SIZE, http_server.UNREAD_LIMIT, http_server.ACCEPTS_PER_ITERATION) == (
-        65_536,
-        1 << 20,
-        256,
-    )
-    reset = server_module.RESET_NOW
-    assert (reset.frames, reset.counted, reset.events) == ([b""], False, 0)
 
 
 def test_a_clients_socket_never_blocks_and_sends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
