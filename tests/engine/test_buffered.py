@@ -240,7 +240,3 @@ def test_counting_stops_when_half_of_the_limit_is_free() -> None:
         buffered.grown(large, 61)
         assert (large.counted, small.counted) == counts
         assert (buffered.total, large.gone, small.gone) == (40 + kept, False, False)
-
-
-def test_an_answer_is_reported_once_per_64_kib() -> None:
-    assert STEP_BYTES == 65_536

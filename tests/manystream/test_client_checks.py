@@ -24,7 +24,7 @@ from manystream.sdk_clients.client_transport import (
     _trace,
 )
 from manystream.sdk_clients.faults import ClientTransportError, Fault, translated
-from manystream.sdk_clients.transfer import BUFFERED_BYTES, NetworkStream, Timeouts
+from manystream.sdk_clients.transfer import NetworkStream, Timeouts
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.url import Origin
 from tests.support.threaded_server import Serve, always_ok, answers, half_a_body, hang, serving
@@ -154,14 +154,6 @@ def test_which_failure_an_error_of_the_transport_is(phase: Phase, how: str) -> N
     expected = Fault.REMOTE if how == "eof" or (how == "protocol" and plain is Fault.READ) else plain
     found = translated(error)
     assert (found.fault, str(found), found.__cause__) == (expected, "words", error)
-
-
-def test_the_words_of_faults() -> None:
-    assert [fault.value for fault in Fault] == [
-        "pool timeout", "connect timeout", "write timeout", "read timeout", "connect", "proxy", "write", "read",
-        "remote protocol", "local protocol", "unsupported protocol", "defect",
-    ]  # fmt: skip
-    assert BUFFERED_BYTES == 262_144
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import pytest
 from manystream.transport import dial
 from manystream.transport.dial import SOCKET_OPTIONS
 from manystream.transport.exchange import METHODS_WITH_BODY, WireHead
-from manystream.transport.framing import BODILESS
-from manystream.transport.proxy import ENVIRONMENT_VARIABLES
 from manystream.transport.resolve import LOCAL_HINTS
 from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS
 from manystream.transport.tunnel import STATUS_HINTS, TRANSIENT_STATUSES
@@ -68,17 +66,6 @@ def test_the_proxy_statuses_that_are_retried() -> None:
     assert STATUS_HINTS.keys() == {403, 405}
     assert "rules" in STATUS_HINTS[403]
     assert "tunnels" in STATUS_HINTS[405]
-
-
-def test_the_variables_that_name_a_proxy() -> None:
-    assert ENVIRONMENT_VARIABLES == {
-        "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
-        "http": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
-    }
-
-
-def test_statuses_without_a_body_are_those_of_rfc_9110() -> None:
-    assert {204, 205, 304} == BODILESS
 
 
 @pytest.mark.parametrize("method", [b"POST", b"PUT", b"PATCH"])

@@ -91,7 +91,3 @@ async def test_the_longest_allowed_line_is_read(longest: int, length: int, refus
             read_line(found[0][1], 1)
     else:
         assert read_line(found[0][1], 1).id == "long"
-
-
-def test_the_limit_is_64_mib() -> None:
-    assert lines.LONGEST_LINE == source.LONGEST_LINE == 64 * MIB

@@ -184,10 +184,6 @@ def test_a_defect_of_the_exchange_is_its_failure() -> None:
     assert (str(answer.failure), answer.failure.phase) == ("internal error: ValueError", Phase.BODY)
 
 
-def test_the_words_of_the_verdicts() -> None:
-    assert [(verdict.name, verdict.value) for verdict in Verdict] == [("OK", "ok"), ("NOTE", "note"), ("FAIL", "FAIL")]
-
-
 async def test_the_step_of_a_failure_is_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[tuple[Verdict, str, str]] = []
     for phase in (Phase.DNS, Phase.CONNECT, Phase.PROXY, Phase.TLS, Phase.SEND, Phase.HEAD, Phase.BODY):

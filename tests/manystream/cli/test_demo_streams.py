@@ -141,13 +141,6 @@ def test_streams_are_spread_over_dialects_recipes_and_texts() -> None:
     assert sum(stream.recipe.stamped for stream in streams) == 500
 
 
-def test_each_dialect_has_every_kind_of_stream() -> None:
-    assert [(recipe.kind, recipe.stamped, recipe.calls) for recipe in MIXTURE] == [
-        ("text", True, 0), ("thinking", False, 0), ("mixed", True, 2), ("text", False, 0), ("thinking", True, 0),
-        ("mixed", False, 3),
-    ]  # fmt: skip
-
-
 def test_neighbouring_streams_have_different_texts() -> None:
     _, streams = plan_streams(48, ["a", "b"], seconds=1, rate=50)
     plain = [stream for stream in streams if stream.recipe == replace(MIXTURE[3])]

@@ -356,10 +356,6 @@ def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch, fir
     assert (process.stdin.closed, process.stdout.closed) == (True, True)
 
 
-def test_start_and_end_have_these_limits() -> None:
-    assert (process_module.START_SECONDS, process_module.STOP_SECONDS) == (20.0, 5.0)
-
-
 # --- a simulator in a thread, and its limits ---
 
 
