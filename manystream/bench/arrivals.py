@@ -18,6 +18,8 @@ from pathlib import Path
 
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object
 
+MOST_RATE = 100_000.0
+"""The highest rate, in calls per second: far above what one machine can start."""
 KINDS = ("constant", "poisson", "gamma")
 """How the times between two calls are distributed."""
 
@@ -99,8 +101,8 @@ def read_rate(text: str) -> tuple[float, float]:
     """Parse a rate, such as `50`, or its first and last value, such as `1..200`. Raises `ValueError`."""
     first, dots, last = text.partition("..")
     rates = (float(first), float(last if dots else first))
-    if not all(math.isfinite(rate) and rate >= 0 for rate in rates) or not max(rates):
-        raise ValueError("a rate is finite, and one end of a ramp is above 0")
+    if not all(0 <= rate <= MOST_RATE for rate in rates) or not max(rates):
+        raise ValueError("a rate is bounded, and one end of a ramp is above 0")
     return rates
 
 
@@ -113,8 +115,8 @@ BYTES_PER_TOKEN = 4
 """The length of a token in the requests of a recording, which reports none."""
 
 
-def read_trace(path: Path) -> tuple[tuple[Arrival, ...], int]:
-    """Read a trace: the calls in the order of their times, from 0 on, and how many lines were out of order.
+def read_trace(path: Path) -> tuple[tuple[Arrival, ...], list[str]]:
+    """Read a trace: the calls in the order of their times, from 0 on, and notes on what it lacks.
 
     Three forms are read: JSON lines with `timestamp` in milliseconds, `input_length`, `output_length` and `hash_ids`
     (Mooncake), a table with `TIMESTAMP`, `ContextTokens` and `GeneratedTokens` (Azure), and a recording of
@@ -136,12 +138,17 @@ def read_trace(path: Path) -> tuple[tuple[Arrival, ...], int]:
             found.append(read(line))
         except (ValueError, MalformedJSONError) as error:
             raise TraceError(f"{path}:{number}: {error}") from None
-    unordered = sum(later.due < earlier.due for earlier, later in pairwise(found))
+    counts = {
+        "not in the order of the times": sum(later.due < earlier.due for earlier, later in pairwise(found)),
+        "without a length of the prompt": sum(arrival.input is None for arrival in found),
+        "without a length of the answer": sum(arrival.output is None for arrival in found),
+    }
+    notes = [f"calls {what}: {count:,} of {len(found):,}" for what, count in counts.items() if count]
     found.sort(key=lambda arrival: arrival.due)
     if not found:
         raise TraceError(f"{path}: has no call")
     start = found[0].due
-    return tuple(replace(one, due=one.due - start) for one in found), unordered
+    return tuple(replace(one, due=one.due - start) for one in found), notes
 
 
 def _read_object(line: str) -> Arrival:
@@ -176,7 +183,9 @@ def _recorded(members: JSONObject) -> Arrival:
 def _table_reader(path: Path, heading: str) -> Callable[[str], Arrival]:
     names = next(csv.reader([heading]))
     if not any(name in TIMES for name in names):
-        raise TraceError(f"{path}:1: is neither JSON nor a heading with {TIMES[1]}, {INPUTS[1]} and {OUTPUTS[1]}")
+        raise TraceError(
+            f"{path}:1: has neither JSON lines nor a heading with {TIMES[1]}, {INPUTS[1]} and {OUTPUTS[1]}"
+        )
 
     def read(line: str) -> Arrival:
         cells = dict(zip(names, next(csv.reader([line])), strict=False))
@@ -194,7 +203,10 @@ def _moment(cell: JSON) -> float:
         pass
     whole, dot, rest = text.partition(".")
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    moment = datetime.datetime.fromisoformat(whole + rest[len(digits) :])
+    try:
+        moment = datetime.datetime.fromisoformat(whole + rest[len(digits) :])
+    except ValueError:
+        raise ValueError(f"{TIMES[0]}: must be a date and a time, or a number, not {text!r}") from None
     return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() + (float(f"0.{digits}") if dot else 0.0)
 
 
@@ -202,7 +214,7 @@ def _seconds(time: JSON) -> float:
     if isinstance(time, str):
         return _moment(time)
     if isinstance(time, bool) or not isinstance(time, (int, float)) or not math.isfinite(time):
-        raise ValueError(f"{TIMES[0]}: must be a number of milliseconds, not {time!r}")
+        raise ValueError(f"{TIMES[0]}: must be a number of milliseconds, not {time}")
     return time / 1000
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object, mapping
+from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, loads_object, mapping
 from .figures import NAMES
 from .histogram import RESAMPLES, SHARES, Counts, Interval, Windows, decoded, interval_of, merged, percentile
 from .report import PERCENTILES, SCHEMA
+
+SETTINGS = ("dialect", "model", "stream", "slo")
 
 
 class CompareError(ValueError):
@@ -60,6 +62,13 @@ def is_valid(page: JSONObject) -> bool | None:
     """Return whether a result is marked as valid; None if it was not judged."""
     found = mapping(page, "validity").get("valid")
     return found if isinstance(found, bool) else None
+
+
+def different_settings(before: JSONObject, after: JSONObject) -> list[str]:
+    """Return what was measured otherwise in one result than in the other, such as `concurrency: 5, 10`."""
+    pages = [{**mapping(page, "load"), **{name: page.get(name) for name in SETTINGS}} for page in (before, after)]
+    names = [name for name in pages[0] if name != "seed" and pages[0][name] != pages[1].get(name)]
+    return [f"{name}: {', '.join(dumps_printable(page.get(name)).decode() for page in pages)}" for name in names]
 
 
 def differences(before: JSONObject, after: JSONObject) -> list[Difference]:

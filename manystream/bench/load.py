@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 import trio
@@ -40,6 +40,10 @@ WINDOWS = 20
 """The number of windows of a run, from which confidence intervals are computed. None is shorter than `LOOK_SECONDS`."""
 BEAT_NANOSECONDS = 5_000_000
 """The interval of the alarm by whose lateness a standstill of the loop is found, in nanoseconds."""
+MOST_BEHIND_NANOSECONDS = 20_000_000
+"""A client that is so late with its calls lets the other tasks run between two of them, in nanoseconds."""
+MOST_MISSED = 1_000_000
+"""The most calls that are counted which were due and could not be started in time."""
 RAMP_STEP = 0.01
 """The interval at which calls are started during the ramp, in seconds."""
 LAG_MEMORY = 2 * LAG_WINDOW
@@ -217,6 +221,7 @@ class Load:
         self._meter = Meter()
         self._simulator_before = self._simulator_seconds()
         self._over = trio.Event()
+        self._measured_time = trio.CancelScope()  # of an open loop
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -238,7 +243,7 @@ class Load:
                     result = await (self._measure_closed() if self._plan.arrivals is None else self._measure_open())
                 except InvalidRequestError as error:
                     failure = error
-            self._over.set()
+            self._end()
             for call in list(self.running.values()):
                 call.cancel()
             while self.running:
@@ -283,7 +288,7 @@ class Load:
         plan = self._plan
         if self._over.is_set() or self._draining or (plan.requests is not None and self._started >= plan.requests):
             if not self.running and not self._resting and not self._over.is_set():
-                self._over.set()
+                self._end()
             return False
         return True
 
@@ -295,7 +300,9 @@ class Load:
         number, processes = plan.share
         with open_alarm() as alarm:
             self._open_windows()
-            with trio.move_on_after(plan.seconds):
+            with trio.move_on_after(plan.seconds) as self._measured_time:
+                if self._over.is_set():
+                    self._measured_time.cancel()
                 await self._arrive(islice(arrivals.calls(plan.seconds, plan.work.seed), number, None, processes), alarm)
                 self._arriving = False
                 await self._idle()
@@ -323,14 +330,26 @@ class Load:
                 return
             due = began + int(arrival.due * 1e9)
             session = self._work.session(arrival)
-            await alarm(due)
-            if self._over.is_set():
-                return
+            try:
+                await alarm(due)
+            except trio.Cancelled:
+                if not self._over.is_set():  # the time is over
+                    for missed in islice(chain((arrival,), calls), MOST_MISSED):
+                        self._count_missed(began + int(missed.due * 1e9))
+                raise
             self.figures.due += 1
             if plan.concurrency is not None and len(self.running) >= plan.concurrency:
                 self._held.append((session, due))
             else:
                 self._start(session, due=due, ready=due)
+
+    def _count_missed(self, due: int) -> None:
+        """Count a call that this client was too slow to start."""
+        late = time.perf_counter_ns() - due
+        if late >= 0 and (self._plan.requests is None or self.figures.due < self._plan.requests):
+            self.figures.due += 1
+            self.figures.count("late", late)
+            self._meter.starts[bucket_of(late // 1000)] += 1
 
     # --- calls ---
 
@@ -374,7 +393,7 @@ class Load:
                 self.figures.events += 1
             self._succeeded(completion.response, session)
         if self._plan.arrivals is not None and not self._arriving and self._is_idle:
-            self._over.set()
+            self._end()
 
     def _succeeded(self, response: Response | None, session: Session) -> None:
         if session.advance(response):
@@ -402,7 +421,7 @@ class Load:
         patience = max(PATIENCE, plan.concurrency or 1) if plan.arrivals is None else OPEN_PATIENCE
         enough = category in HOPELESS or figures.failures_total >= patience
         if not figures.ok and not figures.heard and enough:
-            self._over.set()
+            self._end()
             return
         if plan.arrivals is not None:
             self._start_held(None)
@@ -421,11 +440,16 @@ class Load:
         self._resting -= 1
         then()
 
+    def _end(self) -> None:
+        """End the run: no call is started any more."""
+        self._over.set()
+        self._measured_time.cancel()
+
     async def _end_on_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT) as signals:
             async for _ in signals:
                 self.interrupted = True
-                self._over.set()
+                self._end()
 
     # --- figures ---
 
@@ -549,7 +573,10 @@ def open_alarm() -> Generator[Alarm, None, None]:
 
 
 async def _wait_until(timer: KernelTimer | None, due: int) -> None:
-    await trio.lowlevel.checkpoint_if_cancelled()
+    if time.perf_counter_ns() - due > MOST_BEHIND_NANOSECONDS:
+        await trio.lowlevel.checkpoint()
+    else:
+        await trio.lowlevel.checkpoint_if_cancelled()
     while (left := due - time.perf_counter_ns()) > 0:
         if timer is None:
             await trio.sleep(left / 1e9)

@@ -165,5 +165,7 @@ def warnings_of(run: Run) -> list[str]:
         found.append(f"the network lost segments of this client: {retransmits:,} were sent again")
     started_late = figures.due - figures.started
     if started_late > 0:
-        found.append(f"{started_late:,} calls were due and never started: all places were taken")
+        found.append(
+            f"{started_late:,} calls were due and never started: all places were taken, or this client was too slow"
+        )
     return found

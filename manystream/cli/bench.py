@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from ..bench.arrivals import KINDS, Arrivals, TraceError, read_rate, read_trace
-from ..bench.compare import CompareError, differences, is_valid, read_result
+from ..bench.arrivals import KINDS, MOST_RATE, Arrivals, TraceError, read_rate, read_trace
+from ..bench.compare import CompareError, differences, different_settings, is_valid, read_result
 from ..bench.figures import SLO_NAMES, Slo
 from ..bench.load import Plan
 from ..bench.pages import PlotsError, check_plots, run_page, search_page
@@ -252,7 +252,7 @@ def _read_options(arguments: argparse.Namespace) -> BenchOptions:
     _check_numbers(arguments)
     steps = _read("--streams", arguments.streams, "numbers above 0, such as 1,10,100", _steps) or ()
     slo: Slo = _read("--slo", arguments.slo, f"bounds such as ttft=200ms, of {', '.join(SLO_NAMES)}", _slo) or {}
-    rate = _read("--rate", arguments.rate, "calls per second, such as 50, or 1..200", read_rate)
+    rate = _read("--rate", arguments.rate, f"calls per second up to {MOST_RATE:,.0f}, such as 50, or 1..200", read_rate)
     _check_kinds(arguments, steps=steps, slo=slo, simulated=simulated)
     seconds: float = arguments.seconds or (STEP_SECONDS if steps else SECONDS)
     arrivals = _arrivals(arguments, rate)
@@ -367,7 +367,7 @@ def _steps(text: str) -> tuple[int, ...]:
 def _slo(text: str) -> Slo:
     pairs = [pair.partition("=") for pair in text.split(",")]
     found = {name.strip().lower(): _duration(time) for name, _, time in pairs}
-    if not set(found) <= set(SLO_NAMES):
+    if not set(found) <= set(SLO_NAMES) or len(found) < len(pairs) or not all(found.values()):
         raise ValueError
     return found
 
@@ -382,11 +382,11 @@ def _duration(text: str) -> float:
 def _arrivals(arguments: argparse.Namespace, rate: tuple[float, float] | None) -> Arrivals | None:
     if arguments.trace is not None:
         try:
-            calls, unordered = read_trace(Path(arguments.trace))
+            calls, notes = read_trace(Path(arguments.trace))
         except TraceError as error:
             raise CommandError(f"--trace {error}", status=2) from None
-        if unordered:
-            print(f"--trace: {unordered:,} lines were not in the order of their times", file=sys.stderr)
+        for note in notes:
+            print(f"--trace: {note}", file=sys.stderr)
         return Arrivals(trace=calls)
     if rate is None and not arguments.find:
         return None
@@ -695,7 +695,9 @@ def _compare(files: list[str], *, as_json: bool) -> int:
             }
             for one in found
         ]
-        print(dumps_printable({"valid": False not in valid, "differences": [*rows]}).decode())
+        settings: list[JSON] = [*different_settings(before, after)]
+        page: JSONObject = {"valid": False not in valid, "differences": [*rows], "settings": settings}
+        print(dumps_printable(page).decode())
     else:
-        print("\n".join(comparison_lines(found, files, valid, Paint(sys.stdout))))
+        print("\n".join(comparison_lines(found, files, valid, different_settings(before, after), Paint(sys.stdout))))
     return INVALID if False in valid else 0

@@ -266,7 +266,11 @@ def search_lines(search: Search, paint: Paint) -> list[str]:
 
 
 def comparison_lines(
-    found: Sequence[Difference], files: Sequence[str], valid: Sequence[bool | None], paint: Paint
+    found: Sequence[Difference],
+    files: Sequence[str],
+    valid: Sequence[bool | None],
+    settings: Sequence[str],
+    paint: Paint,
 ) -> list[str]:
     """Return the comparison of two results as lines of text."""
     names = dict(FIGURES)
@@ -282,5 +286,6 @@ def comparison_lines(
         for one in found
     ]
     lines = ["\n".join(Table(DIFFERENCE_COLUMNS, rows).lines())] if rows else ["the results have no figure in common"]
+    lines += [paint(f"note: the results have another {setting}", "yellow") for setting in settings]
     wrong = [one_line(file) for file, is_valid in zip(files, valid, strict=True) if is_valid is False]
     return [*lines, *(paint(f"INVALID: {file}: its client was the limit", "red") for file in wrong)]

@@ -99,27 +99,35 @@ def recorded(started: float, body: str, *chunks: object) -> str:
 
 def test_a_trace_of_mooncake(write: Write) -> None:
     assert read_trace(write(MOONCAKE)) == (
-        (Arrival(0.0, 6758, 500, (0, 1, 2)), Arrival(0.5, 7319, 490, (0, 3))), 0,
+        (Arrival(0.0, 6758, 500, (0, 1, 2)), Arrival(0.5, 7319, 490, (0, 3))), [],
     )  # fmt: skip
 
 
 def test_a_trace_of_azure(write: Write) -> None:
-    calls, unordered = read_trace(write("\ufeff" + AZURE))
+    calls, notes = read_trace(write("\ufeff" + AZURE))
     assert [call.due for call in calls] == [0.0, pytest.approx(0.05199, abs=1e-6), pytest.approx(1.02004, abs=1e-6)]
     assert [(call.input, call.output) for call in calls] == [(374, 44), (396, 109), (5, 0)]
-    assert not unordered
+    assert not notes
 
 
 def test_a_trace_of_our_own_recordings(write: Write) -> None:
     text = recorded(2.0, "x" * 40, "data: a\n\ndata: b\n\n", {"base64": "AA=="}) + recorded(1.5, "x", "{}")
-    assert read_trace(write(text)) == ((Arrival(0.0, 1, None), Arrival(0.5, 10, 2)), 1)
+    notes = ["calls not in the order of the times: 1 of 2", "calls without a length of the answer: 1 of 2"]
+    assert read_trace(write(text)) == ((Arrival(0.0, 1, None), Arrival(0.5, 10, 2)), notes)
+
+
+def test_what_a_trace_lacks_is_noted(write: Write) -> None:
+    assert read_trace(write("TIMESTAMP,ContextTokens\n1,5\n2\n"))[1] == [
+        "calls without a length of the prompt: 1 of 2",
+        "calls without a length of the answer: 2 of 2",
+    ]
 
 
 def test_lines_out_of_order_are_sorted_and_counted(write: Write) -> None:
-    lines = [f'{{"timestamp": {time}, "input_length": {time}}}' for time in (3000, 1000, 2000, 2000)]
-    calls, unordered = read_trace(write("\n".join(lines)))
+    lines = [f'{{"timestamp": {time}, "input_length": {time}, "output": 1}}' for time in (3000, 1000, 2000, 2000)]
+    calls, notes = read_trace(write("\n".join(lines)))
     assert [(call.due, call.input) for call in calls] == [(0.0, 1000), (1.0, 2000), (1.0, 2000), (2.0, 3000)]
-    assert unordered == 1
+    assert notes == ["calls not in the order of the times: 1 of 4"]
 
 
 def test_the_busiest_part_of_a_trace() -> None:
@@ -140,12 +148,13 @@ def test_a_trace_may_be_longer_than_the_run() -> None:
     [
         ("", ": is empty"),
         ("\n \n", ": is empty"),
-        ("a,b\n1,2\n", ":1: is neither JSON nor a heading with TIMESTAMP"),
+        ("a,b\n1,2\n", ":1: has neither JSON lines nor a heading with TIMESTAMP"),
         ("TIMESTAMP,ContextTokens\n", ": has no call"),
-        ("TIMESTAMP,ContextTokens\nnever,5\n", ":2: "),
+        ("TIMESTAMP,ContextTokens\nnever,5\n", ":2: timestamp: must be a date and a time, or a number, not 'never'"),
         ("TIMESTAMP,ContextTokens\n1,many\n", ":2: ContextTokens: must be a number of tokens, not 'many'"),
         ('{"timestamp": 1}\n{"timestamp": "soon"}\n', ":2: "),
         ('{"timestamp": 1}\n{"input_length": 5}\n', ":2: timestamp: is missing; the line has input_length"),
+        ('{"timestamp": 1e999}\n', ":1: timestamp: must be a number of milliseconds, not "),
         ('{"timestamp": true}\n', ":1: timestamp: must be a number of milliseconds, not True"),
         ('{"timestamp": 1, "input_length": -5}\n', ":1: input_length: must be a number of tokens, not -5"),
         ('{"timestamp": 1, "output_length": 1.5}\n', ":1: output_length: must be a number of tokens, not 1.5"),

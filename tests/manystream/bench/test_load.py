@@ -472,6 +472,32 @@ async def test_what_has_no_place_starts_late_and_is_counted(clock: MockClock) ->
     assert max(result.clients[0].starts) == 0, "that was not this client's fault"
 
 
+async def test_calls_that_the_client_is_too_slow_to_start_are_late_and_counted(clock: MockClock) -> None:
+    class SlowEngine(ScriptedEngine):
+        def start_stream(self, *arguments: Any) -> Any:
+            clock.jump(0.1)
+            return super().start_stream(*arguments)
+
+    engine = SlowEngine(OK, seconds=0.05)
+    result = await run(engine, at_rate(1000.0, seconds=1.0))
+    figures, starts = result.figures, result.clients[0].starts
+    assert (figures.due, sum(figures.all_of("late").values()), sum(starts.values())) == (1000, 1000, 1000)
+    assert 10 <= figures.started <= 12
+    assert figures.ok == figures.started, "other tasks run between two late starts"
+    assert percentile(starts, 0.5) == pytest.approx(0.55, abs=0.1)
+    limited = await run(SlowEngine(OK, seconds=0.05), at_rate(1000.0, seconds=1.0, requests=20))
+    assert limited.figures.due == 20
+
+
+async def test_ctrl_c_does_not_wait_for_the_next_call(clock: MockClock) -> None:
+    def look(look: Look) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    result = await a_load(ScriptedEngine(OK, seconds=0.1), at_rate(0.02, seconds=500.0), look).run()
+    assert (result.interrupted, result.figures.due) == (True, 1)
+    assert trio.current_time() < 1.0
+
+
 async def test_calls_that_never_end_are_cut_after_the_drain(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     result = await run(engine, at_rate(2.0, seconds=3.0))

@@ -8,8 +8,10 @@ import time
 import pytest
 import trio
 
-from manystream.bench import moments
+import manystream as ms
+from manystream.bench import moments, runs
 from manystream.bench.histogram import new_counts, percentile
+from manystream.bench.load import Plan
 from manystream.bench.moments import NotingSocket, Wire
 from manystream.bench.validity import (
     Calibration,
@@ -21,6 +23,7 @@ from manystream.bench.validity import (
     open_descriptors,
     waited_seconds,
 )
+from manystream.bench.work import WorkPlan
 from tests.support.bench_results import QUIET, client
 
 
@@ -106,6 +109,26 @@ def test_a_short_run_and_one_without_success_are_not_judged() -> None:
         ("the measured time was shorter than 0.5 s",),
     )
     assert judge([client(cpu=10.0)], None, load=1.0, ok=0).reasons == ("no call succeeded",)
+
+
+@pytest.mark.parametrize(
+    ("added", "busy", "measured"),
+    [
+        ([0.04, 0.05, 0.0001], 0.3, 3),
+        ([0.04, 0.0001], 0.3, 2),
+        ([0.04] * 9, 0.3, 3),
+        ([0.04] * 9, 0.95, 1),
+        ([None], 0.3, 1),
+    ],
+)
+def test_a_calibration_that_others_disturb_is_measured_again(
+    monkeypatch: pytest.MonkeyPatch, added: list[float | None], busy: float, measured: int
+) -> None:
+    left = [None if p99 is None else Calibration(0.0, p99, busy) for p99 in added]
+    monkeypatch.setattr(runs, "_calibrated", lambda *_: left.pop(0))
+    found = runs.calibrate(ms.OpenAIChat, "openai-chat", Plan(WorkPlan("m"), True, 1, 1.0), 1.0)
+    assert len(added) - len(left) == measured
+    assert found == (None if added == [None] else Calibration(0.0, added[measured - 1] or 0.0, busy))
 
 
 def test_processes_are_combined() -> None:

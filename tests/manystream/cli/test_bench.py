@@ -1,6 +1,7 @@
 """The command `manystream bench` against the simulator: its figures, its output and its exit status."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -290,6 +291,24 @@ def test_ctrl_c_shows_the_figures_so_far(simulator: Simulator, words: tuple[str,
     result = result_of(out)
     assert (process.returncode, result["interrupted"], result["calls"]["ok"] > 0) == (130, True, True)
     assert "interrupted: these are the figures so far" in result["warnings"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for a group of processes")
+@pytest.mark.parametrize("words", [("--workers", "2", "--calibrate", "0"), ("--calibrate", "60")])
+def test_ctrl_c_before_the_run_is_quiet(simulator: Simulator, words: tuple[str, ...]) -> None:
+    """A terminal sends it to all processes: also to those that are being started, and to the simulator."""
+    url = simulator.base_urls["openai-chat"]
+    command = [sys.executable, "-m", "manystream", "bench", url, "--seconds", "90", *words]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    assert ": streams, 10 at a time, 90 s" in process.stdout.readline()
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert "ended without a result" not in err
 
 
 def test_loopback_addresses_are_recognised() -> None:

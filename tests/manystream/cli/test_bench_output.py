@@ -161,7 +161,11 @@ def test_prompts_lengths_and_traces_reach_the_run(bench: Bench, runs: Runs, tmp_
     assert work.output.kind == "uniform"
     runs.found = [whole_run()]
     _, out, err = bench(URL, "--trace", str(tmp_path / "trace"), "--input", "normal:5,2")
-    assert err == "--trace: 1 lines were not in the order of their times\n"
+    assert err.splitlines() == [
+        "--trace: calls not in the order of the times: 1 of 2",
+        "--trace: calls without a length of the prompt: 2 of 2",
+        "--trace: calls without a length of the answer: 2 of 2",
+    ]
     assert "a trace of 2 calls" in out
 
 
@@ -244,7 +248,7 @@ def test_what_a_reader_must_know_is_noted() -> None:
         "note: the simulator, one Python process, used 95% of a core: the figures show the simulator's limit",
         "note: 3 answers had no count of tokens: each of their events with content counts as one",
         "note: the network lost segments of this client: 7 were sent again",
-        "note: 4 calls were due and never started: all places were taken",
+        "note: 4 calls were due and never started: all places were taken, or this client was too slow",
     ]
     assert "simulator      95% of one core" in lines
     assert any("20% of 2 cores" in line for line in lines)
@@ -360,6 +364,8 @@ def test_two_results_are_compared(bench: Bench, runs: Runs, tmp_path: Path) -> N
     names = ("p50", "p90", "p99")
     assert found == {("ttft", name): True for name in names} | {("itl", name): False for name in names}
     assert rows["valid"] is True
+    assert rows["settings"] == ['slo: {"ttft":0.2}, null']
+    assert lines[-1] == 'note: the results have another slo: {"ttft":0.2}, null'
 
 
 def test_an_invalid_result_is_compared_with_a_warning(bench: Bench, runs: Runs, tmp_path: Path) -> None:
@@ -666,10 +672,13 @@ BOUNDS = "bounds such as ttft=200ms, of ttfb, ttft, ttfo, tpot, itl, e2el"
         ("--find --slo ttft=1 --attain 1.5", "--attain is a share of the calls, at most 1, not 1.5"),
         ("--streams 1,x", "--streams takes numbers above 0, such as 1,10,100, not '1,x'"),
         ("--streams 1,0", "--streams takes numbers above 0, such as 1,10,100, not '1,0'"),
-        ("--rate x", "--rate takes calls per second, such as 50, or 1..200, not 'x'"),
-        ("--rate 0", "--rate takes calls per second, such as 50, or 1..200, not '0'"),
+        ("--rate x", "--rate takes calls per second up to 100,000, such as 50, or 1..200, not 'x'"),
+        ("--rate 1e9", "--rate takes calls per second up to 100,000, such as 50, or 1..200, not '1e9'"),
+        ("--rate 0", "--rate takes calls per second up to 100,000, such as 50, or 1..200, not '0'"),
         ("--slo ttft", f"--slo takes {BOUNDS}, not 'ttft'"),
         ("--slo speed=1s", f"--slo takes {BOUNDS}, not 'speed=1s'"),
+        ("--slo ttft=0s", f"--slo takes {BOUNDS}, not 'ttft=0s'"),
+        ("--slo ttft=1s,TTFT=2s", f"--slo takes {BOUNDS}, not 'ttft=1s,TTFT=2s'"),
         ("--slo ttft=1y", f"--slo takes {BOUNDS}, not 'ttft=1y'"),
         ("--input zipf:5", f"--input takes {TOKENS}, not 'zipf:5'"),
         ("--output -5", f"--output takes {TOKENS}, not '-5'"),
