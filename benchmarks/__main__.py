@@ -27,6 +27,7 @@ from . import (
     serialise,
     start_latency,
     sync_transports,
+    tokens,
     unstreamed,
     wire_forms,
 )
@@ -40,6 +41,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "live_streams": live_streams.answer,
     "cpu_per_event": cpu_per_event.answer,
     "wire_forms": wire_forms.answer,
+    "tokens": tokens.answer,
     "latency": latency.answer,
     "decode": decode.answer,
     "serialise": serialise.answer,

@@ -24,7 +24,7 @@ from pathlib import Path
 from .answers import Answer
 from .environment import ROOT, clients_variables
 from .runs import Run, RunError
-from .source.load import EVENTS_PER_SEND, FORMS
+from .source.load import EVENTS_PER_SEND, FORMS, TOKEN_FORMS
 from .source.process import Source, running_source
 from .wire import DIALECTS
 from .wire import FORMS as CHAT_FORMS
@@ -88,7 +88,7 @@ class Measured:
 def decode_paths() -> list[Measured]:
     """Return the paths without a network: decoding in each dialect and form of chat, and the start of a call."""
     module = "benchmarks.peers.decode_ours"
-    forms = [(dialect,) for dialect in DIALECTS] + [("chat", form) for form in CHAT_FORMS]
+    forms = [(dialect,) for dialect in DIALECTS] + [("chat", form) for form in CHAT_FORMS if form not in TOKEN_FORMS]
     decode = [
         Measured(
             f"decode {' '.join(form)}",
@@ -111,7 +111,7 @@ def loop_paths(origin: str) -> list[Measured]:
     """Return the paths from socket to callback: ours and the floor's, in each wire form of chat."""
     found: list[Measured] = []
     for name, module in (("loop", "ours_steps"), ("floor", "floor_steps")):
-        for form in FORMS:
+        for form in (form for form in FORMS if form not in TOKEN_FORMS):
             if (name, form) == ("floor", "cut"):
                 continue  # it reads lines, and cannot read events that are cut across chunks
             few, many = (

@@ -317,9 +317,33 @@ def with_logprobs() -> str:
     return vllm_chunk({"content": [{**tops[0], "top_logprobs": tops}]}, None)
 
 
+def with_tokens() -> str:
+    """Return a delta with its token: `"return_token_ids": true, "logprobs": true, "top_logprobs": 0`."""
+    entry = {"token": " word", "logprob": -float(f"0.{NUMBER}"), "bytes": list(b" word"), "top_logprobs": []}
+    chunk = vllm_chunk({"content": [entry]}, None)
+    return chunk.replace('"token_ids":null', f'"token_ids":[{NUMBER}]')
+
+
+def generated(finish: str | None, text: str) -> str:
+    """Return a chunk of vLLM's `/inference/v1/generate`, with one token and its text: `"output_mode": "text"`."""
+    entry = {"token_id": int(NUMBER), "logprob": -float(f"0.{NUMBER}"), "rank": 1}
+    choice = {
+        "index": 0, "finish_reason": finish, "stop_reason": None, "token_ids": [] if finish else [int(NUMBER)],
+        "routed_experts": None, "sampling_mask": None, "weight_versions": None, "text": text,
+        "logprobs": None if finish else {"content": [{**entry, "top_logprobs": [entry]}]},
+    }  # fmt: skip
+    return data(
+        {"request_id": "generate-tokens-a02377320562475b", "usage": None, "output_mode": "text", "choices": [choice]}
+    )
+
+
 FORMS: dict[str, Wire] = {
     "usage": form_of_chat("usage", growing_usage()),
     "logprobs": form_of_chat("logprobs", with_logprobs()),
+    "tokens": form_of_chat("tokens", with_tokens()),
+    "generate": replace(
+        form_of_chat("generate", generated(None, HOLE)), first="", last=generated("length", "") + "data: [DONE]\n\n"
+    ),
 }
 """Form of chat's deltas → its text."""
 

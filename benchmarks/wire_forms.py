@@ -13,7 +13,6 @@ from .answers import Answer
 from .clients import FLOOR, OURS
 from .command import run_alone
 from .runs import Run, measure
-from .source.load import FORMS
 
 STREAMS = 400
 LIMITS = {"plain": 1.5, "usage": 1.6, "logprobs": 2.0, "cut": 1.15, "pair": 1.4, "close": 1.4}
@@ -26,7 +25,7 @@ def answer(run: Run) -> Answer:
     costs: dict[tuple[str, str], list[float]] = {}
     memory: dict[str, float] = {}
     for _ in range(1 if run.quick else 5):
-        for form in FORMS:
+        for form in LIMITS:
             for client in (OURS,) if form == "cut" else (FLOOR, OURS):
                 found = measure(run, client, streams=STREAMS, events=75 if run.quick else 250, form=form).result
                 costs.setdefault((form, client.name), []).append(found["cpu_us_per_event"])

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
+from functools import partial
+from typing import Any
 
 import aiohttp
 import orjson
 
+from ..source.load import TOKEN_FORMS
 from .common import LAST_LINES, TEXT_OF, Lines, Recorder, Task, read_task
 
 HEADERS = {"content-type": "application/json", "authorization": "Bearer key"}
 
 
+def take_tokens(ids: array[int], logprobs: array[float], event: Any) -> str | None:
+    """Append the ids and log probabilities of an event. Returns its text."""
+    for choice in event["choices"]:
+        ids.extend(choice.get("token_ids") or ())
+        if choice["logprobs"]:
+            logprobs.extend(entry["logprob"] for entry in choice["logprobs"]["content"])
+        return choice["text"] if "text" in choice else choice["delta"].get("content")
+    return None
+
+
 async def stream(session: aiohttp.ClientSession, task: Task, recorder: Recorder) -> None:
     text_of, last = TEXT_OF[task.dialect], LAST_LINES[task.dialect]
+    if task.form in TOKEN_FORMS:
+        text_of = partial(take_tokens, array("q"), array("d"))
     lines, ended = Lines(), False
     async with session.post(task.base_url + task.path, data=task.body, headers=HEADERS) as response:
         async for chunk in response.content.iter_any():

@@ -29,12 +29,20 @@ PROVIDERS: dict[str, type[ms.Provider]] = {
 
 def provider_for(task: Task, name: str = "bench") -> ms.Provider:
     """Return the dialect's provider at the source."""
-    return PROVIDERS[task.dialect]("key", task.base_url, name=name)
+    if task.form == "generate":
+        return ms.VLLMGenerate("key", task.base_url, name=name)
+    profile = "vllm" if task.form == "tokens" else None
+    return PROVIDERS[task.dialect]("key", task.base_url, name=name, profile=profile)
 
 
 def request_for(task: Task, name: str = "bench") -> ms.Request:
     """Return the request. The source ignores its content."""
-    return ms.Request(f"{name}/{task.model}", [ms.Message.user("Say hello.")])
+    model = f"{name}/{task.model}"
+    if task.form == "generate":
+        return ms.Request(model, prompt_token_ids=[1, 2], logprobs=0)
+    if task.form == "tokens":
+        return ms.Request(model, "Say hello.", return_tokens=True, logprobs=0)
+    return ms.Request(model, [ms.Message.user("Say hello.")])
 
 
 def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event, name: str = "bench") -> None:

@@ -6,6 +6,8 @@ FORMS: dict[str, dict[str, str]] = {
     "plain": {},
     "usage": {"form": "usage"},
     "logprobs": {"form": "logprobs"},
+    "tokens": {"form": "tokens"},
+    "generate": {"form": "generate"},
     "cut": {"framing": "cut"},
     "pair": {"framing": "pair"},
     "close": {"framing": "close"},
@@ -15,10 +17,15 @@ FORMS: dict[str, dict[str, str]] = {
 plain: one event in each HTTP chunk.
 usage: with counts that grow in each event.
 logprobs: with log probabilities in each event.
+tokens: with the id and the log probability of one token in each event, as vLLM sends them in chat.
+generate: the same in the form of vLLM's generate endpoint.
 cut: each event cut across two chunks, in one send.
 pair: two events in each chunk.
 close: no chunks; the body ends with the connection. Not over TLS.
 """
+
+TOKEN_FORMS = ("tokens", "generate")
+"""Wire forms whose events have tokens. Their clients collect the ids and the log probabilities."""
 
 EVENTS_PER_SEND = {"pair": 2}
 """Wire form → events in one send, if there are several."""

@@ -19,7 +19,7 @@ from ..model.request import Request
 from ..model.response import Response
 from ..model.rules import described
 from ..wire import error_bodies
-from ..wire.accumulate import Accumulator, Placed
+from ..wire.accumulate import Accumulator, InProgress, Placed, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.answer_tokens import AnswerTokens, drop_unasked
 from ..wire.cut_pairs import CutPairs
@@ -214,7 +214,7 @@ class StreamMachine(abc.ABC):
         event: the wire event's name.
         data: its data.
         value: its data, parsed.
-        path: the path to the text in `value`.
+        path: the path to the text in `value`; empty for tokens without a text.
         delta: the event that was returned for it.
         reader_of_values: returns the function that reads the volatile values, if the event has any. That must not be
             a method of this machine, which would be a reference cycle.
@@ -223,20 +223,22 @@ class StreamMachine(abc.ABC):
             return
         if not isinstance(delta, TextDelta | ThinkingDelta | ToolCallDelta):
             return
-        block = self.answer.blocks[delta.index]
+        block = self.answer.blocks[delta.index] if path else TextInProgress(0)
         if isinstance(block, Placed):
             return
         self._templates_left -= 1
         shared = self._shared_left > 0
         self._shared_left -= shared
         text = delta.arguments if isinstance(delta, ToolCallDelta) else delta.text
-        template = self.template = learn(event, data, value, path, text, self.volatile, shared=shared)
+        # Tokens without a text belong to the latest block.
+        volatile, tokens = self.volatile, bool(self.asked) and (not path or block is self.answer.blocks[-1])
+        template = self.template = learn(event, data, value, path, text, volatile, shared=shared, tokens=tokens)
         target = cast("DeltaTarget", block)
         if isinstance(template, ValuesTemplate):
             assert reader_of_values is not None, "a dialect with volatile values reads them"
             values = ValuesTarget(target, reader_of_values(), template.read)
             if self.asked:
-                values = TokensTarget(target, reader_of_values(), template.read, self.answer.its_tokens())
+                values = TokensTarget(block, reader_of_values(), template.read, self.answer.its_tokens())
             target = cast("DeltaTarget", values)
         self.target, self._learned_at = target, len(block.pieces)
 
@@ -323,23 +325,37 @@ class ValuesTarget:
         return self._block.accept(text)
 
 
+EMPTY_DELTAS: dict[type, Callable[[int, str], Event]] = {TextInProgress: TextDelta, ThinkingInProgress: ThinkingDelta}
+"""Kind of block → its delta for tokens without a text. Those of a tool call are in the response alone."""
+
+
 class TokensTarget(ValuesTarget):
     """Gets deltas with values, and gives each event the tokens that came with it."""
 
-    __slots__ = ("_tokens",)
+    __slots__ = ("_empty", "_index", "_tokens")
 
     def __init__(
-        self, block: DeltaTarget, take_value: TakeValue, read: Sequence[tuple[int, str]], tokens: AnswerTokens
+        self, block: InProgress, take_value: TakeValue, read: Sequence[tuple[int, str]], tokens: AnswerTokens
     ) -> None:
         """Create it. `tokens`: the answer's."""
-        super().__init__(block, take_value, read)
+        super().__init__(cast("DeltaTarget", block), take_value, read)
         self._tokens = tokens
+        self._index = block.index
+        self._empty = EMPTY_DELTAS.get(type(block))
 
     def accept(self, delta: Delta, /) -> Event | None:
-        """Record the values and the text. Returns the event with its tokens."""
-        event = super().accept(delta)
+        """Record the values and the text, which may be empty. Returns the event with its tokens."""
+        text, values, raw = delta
+        take_value, block = self._take_value, self._block
+        for position, member in self._read:
+            take_value(member, values[position], raw[position])
+        tokens, event = self._tokens, None
+        if text:
+            event = block.accept(text)
+        elif self._empty is not None and tokens.waiting:
+            event = self._empty(self._index, "")
         if event is not None:
-            self._tokens.attach(event)
+            tokens.attach(event)
         return event
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from ..catalog.dialect import TakeValue
 from ..json.json_values import JSON, JSONObject, integer, mapping, required_objects, string
 from ..model.events import Event, FinishReason, TextDelta
 from ..model.tokens import Usage
@@ -32,23 +33,22 @@ class Choice:
     """One choice of an answer.
 
     answer: its content.
+    keeps: whether log probabilities are kept as the server sends them.
     finish: its finish reason as received; None before it has come.
     """
 
-    __slots__ = ("_logprobs", "_text", "answer", "finish")
+    __slots__ = ("_logprobs", "_text", "answer", "finish", "keeps")
 
     def __init__(self, answer: Accumulator) -> None:
         self.answer: Accumulator = answer
+        self.keeps: bool = True
         self.finish: str | None = None
         self._text: TextInProgress | None = None
         self._logprobs: dict[str, list[JSON]] | None = None
 
-    def take(self, choice: JSONObject, *, keeps: bool) -> TextDelta | None:
-        """Read what is new. Returns its delta, whose text may be empty; None if nothing is new.
-
-        keeps: whether log probabilities are kept as the server sends them.
-        """
-        answer = self.answer
+    def take(self, choice: JSONObject) -> TextDelta | None:
+        """Read what is new. Returns its delta, whose text may be empty; None if nothing is new."""
+        answer, keeps = self.answer, self.keeps
         tokens = answer.its_tokens()
         text, ids, finish = choice.get("text"), choice.get("token_ids"), choice.get("finish_reason")
         tokens.add_prompt(choice.get("prompt_token_ids"))
@@ -79,6 +79,15 @@ class Choice:
         elif tokens.waiting:
             delta = TextDelta(0, "")
         return delta
+
+    def take_value(self, member: str, value: JSON, text: bytes) -> None:
+        """Take the ids or log probabilities of a chunk that matched the template."""
+        if member == "token_ids":
+            self.answer.its_tokens().add_named(value)
+        elif type(value) is dict:
+            self.answer.its_tokens().add_logprobs(value)
+            if self.keeps:
+                self._keep(value)
 
     def _keep(self, logprobs: JSONObject) -> None:
         kept = self._logprobs
@@ -130,7 +139,9 @@ class GenerateAnswer:
         keeps = "logprobs" not in self.unasked
         for choice in choices:
             index = integer(choice, "index") or 0
-            delta = self._choice(index).take(choice, keeps=keeps)
+            taking = self._choice(index)
+            taking.keeps = keeps
+            delta = taking.take(choice)
             if index or delta is None:
                 continue
             tokens = answer.tokens
@@ -142,6 +153,10 @@ class GenerateAnswer:
                 self._started = True
                 events.append(answer.start(answer.model, answer.id))
             events.append(delta)
+
+    def reader(self) -> TakeValue:
+        """Return what reads the values of the chunks of choice 0 that match a template."""
+        return self._choices[0].take_value
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)

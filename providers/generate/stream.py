@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
-from ..catalog.dialect import MakeId
+from ..catalog.dialect import MakeId, TakeValue
 from ..catalog.json_stream import JSONStream
 from ..catalog.provider import Provider
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, mapping
-from ..model.events import Event
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, mapping, objects
+from ..model.events import Event, TextDelta
 from ..model.provider_error import ProviderError, malformed
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.delta_template import Path, VolatileMembers
 from ..wire.error_bodies import error_from_object, reported_error
 from .answer import GenerateAnswer
 from .wires import META, SGLangWire
@@ -18,11 +20,20 @@ from .wires import META, SGLangWire
 STREAM_STATUS = 200
 """The HTTP status of an error inside a stream."""
 
+CHOICE: Path = ("choices", 0)
+QUIET_CHUNK = frozenset(
+    {"id", "request_id", "object", "created", "model", "choices", "output_mode", "system_fingerprint"}
+)
+QUIET_CHOICE = frozenset({"index", "text", "token_ids", "logprobs"})
+"""Members that a chunk and its choice may have to become a template. All others must be empty."""
+
 
 class CompletionsStream(JSONStream):
     """Converts one stream of chunks with choices: of Completions, and of vLLM's generate endpoint."""
 
     __slots__ = ("_content",)
+
+    volatile: ClassVar[VolatileMembers] = VolatileMembers(values=((*CHOICE, "logprobs"), (*CHOICE, "token_ids")))
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
@@ -38,7 +49,18 @@ class CompletionsStream(JSONStream):
         error = reported_error(event, value)
         if error is not None:
             return self.fail(self.error_of(error, data))
-        return self.take_value(value, data)
+        events = self.take_value(value, data)
+        choices = objects(value, "choices")
+        if events and len(choices) == 1 and isinstance(events[-1], TextDelta) and not integer(choices[0], "index"):
+            quiet = ((value, QUIET_CHUNK), (choices[0], QUIET_CHOICE))
+            if not any(members[name] for members, names in quiet for name in members.keys() - names):
+                path = (*CHOICE, "text") if "text" in choices[0] else ()
+                if events[-1].text or not path:
+                    self.expect_more(event, data, value, path, events[-1], self._reader_of_values)
+        return events
+
+    def _reader_of_values(self) -> TakeValue:
+        return self._content.reader()
 
     def take_value(self, value: JSON, data: bytes) -> Sequence[Event]:
         """Take the data of an event that is no error. Returns its events."""

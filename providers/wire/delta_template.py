@@ -11,7 +11,8 @@ padding after it, and members with any value, such as token counts and log proba
 
 - `DeltaTemplate` matches a delta with a text, a counter and padding. Most deltas have this form.
 - `ValuesTemplate` matches a delta with any number of places, each with one JSON value; the text is one of them. It
-  parses the value in each place. The machine gets the values with the text (`Delta`).
+  parses the value in each place. The machine gets the values with the text (`Delta`). If the values are tokens, the
+  text may be empty, or there is none: a token need not be a whole character.
 
 Matching takes a third to a half of the time of parsing the whole event (`benchmarks/decode.py`).
 """
@@ -154,8 +155,11 @@ class ValuesTemplate:
     start: bytes before the first value.
     between: the bytes between each value and the next one.
     end: bytes after the last value.
-    text: the position of the text among the values.
+    text: the position of the text among the values; -1 if there is none, because the values are all that comes.
     read: position and member of each value that the machine reads.
+    member: the value at the position of the text is an object that is empty, or has the text in this member alone; ""
+        if it is the text itself.
+    may_be_empty: whether a delta without a text matches.
     """
 
     event: str
@@ -165,6 +169,8 @@ class ValuesTemplate:
     end: bytes
     text: int
     read: tuple[tuple[int, str], ...]
+    member: str = ""
+    may_be_empty: bool = False
 
     def match(self, data: bytes, start: bytes, end: bytes) -> Delta | None:
         """Return the text and the values of a delta, or None if it does not match. Ignores the event's name.
@@ -191,8 +197,10 @@ class ValuesTemplate:
                 values = [*map(strict_loads, raw)]
         except ValueError:
             return None
-        text = values[self.text]
-        return (text, values, raw) if type(text) is str and text else None
+        text = values[self.text] if self.text >= 0 else ""
+        if self.member:
+            text = "" if text == {} else text.get(self.member) if type(text) is dict and len(text) == 1 else None
+        return (text, values, raw) if type(text) is str and (text or self.may_be_empty) else None
 
 
 def _parted(data: bytes, between: Sequence[bytes]) -> list[bytes]:
@@ -209,19 +217,28 @@ Template: TypeAlias = DeltaTemplate | ValuesTemplate
 
 
 def learn(
-    event: str, data: bytes, value: JSON, path: Path, text: str, volatile: VolatileMembers, *, shared: bool = True
+    event: str,
+    data: bytes,
+    value: JSON,
+    path: Path,
+    text: str,
+    volatile: VolatileMembers,
+    *,
+    shared: bool = True,
+    tokens: bool = False,
 ) -> Template | None:
     """Make a template of a delta. Returns None if the place of the text, or of a value, is not certain.
 
     event: the name of the server-sent event.
     data: its data.
     value: its data, parsed.
-    path: the path to the text in `value`.
+    path: the path to the text in `value`; empty for a delta that has tokens and no text.
     text: the text, as it was delivered.
     volatile: the dialect's members that differ from delta to delta.
     shared: whether bytes of the template may be kept for all streams.
+    tokens: whether the values are tokens, which the next delta may have without a text.
     """
-    if _value_at(value, path) != text:
+    if path and _value_at(value, path) != text:
         return None
     quoted = dumps(text)
     if data.count(quoted) != 1:
@@ -229,7 +246,15 @@ def learn(
     values = [each for each in volatile.values if _value_at(value, each)]
     if values:
         present = [each for each in volatile.meaningless if _value_at(value, each) is not None]
-        return _learn_values(event, data, path, values, present, shared=shared)
+        owner = _value_at(value, path[:-1])
+        if tokens and path and type(owner) is dict and len(owner) == 1:
+            # Without a text, the object that has it is empty.
+            path, member = path[:-1], str(path[-1])
+        else:
+            member = ""
+        return _learn_values(event, data, path, values, present, member, shared=shared, tokens=tokens)
+    if not path:
+        return None
     if data.count(quoted) != 1:
         return None
     to_text, _, after = data.partition(quoted)
@@ -251,16 +276,24 @@ def learn(
 
 
 def _learn_values(
-    event: str, data: bytes, path: Path, values: Sequence[Path], meaningless: Sequence[Path], *, shared: bool
+    event: str,
+    data: bytes,
+    path: Path,
+    values: Sequence[Path],
+    meaningless: Sequence[Path],
+    member: str,
+    *,
+    shared: bool,
+    tokens: bool,
 ) -> ValuesTemplate | None:
     """Make a template of a delta with values. Returns None if the place of one of them is not certain.
 
-    path: the path to the text.
+    path: the path to the text, or to the object that has it as its only `member`; empty if there is none.
     values: the paths to the values that are read.
     meaningless: the paths to values that are not read.
     """
     places: list[tuple[int, int, Path]] = []
-    for each in (path, *values, *meaningless):
+    for each in (*([path] if path else ()), *values, *meaningless):
         found = _place_of(data, each)
         if found is None:
             return None
@@ -275,7 +308,8 @@ def _learn_values(
     read = tuple((position, str(each[-1])) for position, each in enumerate(paths) if each in values)
     between = tuple(shared_bytes(piece, shared) for piece in pieces[1:-1])
     end = shared_bytes(pieces[-1], shared)
-    return ValuesTemplate(event, shared, pieces[0], between, end, paths.index(path), read)
+    text = paths.index(path) if path else -1
+    return ValuesTemplate(event, shared, pieces[0], between, end, text, read, member, tokens)
 
 
 def _start_of(place: tuple[int, int, Path]) -> int:

@@ -114,6 +114,38 @@ def test_the_template_of_a_delta(data: bytes, value: ms.JSON, volatile: Volatile
     assert learn("e", data, value, PATH, text, volatile) == template
 
 
+OF_TOKENS: list[tuple[bytes, ms.JSON, tuple[str | int, ...], object]] = [
+    (b'{"d":{"t":"x"},"u":[1]}', {"d": {"t": "x"}, "u": [1]}, PATH,
+        ValuesTemplate("e", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), "t", True)),
+    (b'{"d":{"t":"x","o":1},"u":[1]}', {"d": {"t": "x", "o": 1}, "u": [1]}, PATH,
+        ValuesTemplate("e", True, b'{"d":{"t":', (b',"o":1},"u":',), b"}", 0, ((1, "u"),), "", True)),
+    (b'{"d":{},"u":[1]}', {"d": {}, "u": [1]}, (),
+        ValuesTemplate("e", True, b'{"d":{},"u":', (), b"}", -1, ((0, "u"),), "", True)),
+    (b'{"d":{},"u":[]}', {"d": {}, "u": []}, (), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "value", "path", "template"), OF_TOKENS)
+def test_the_template_of_a_delta_with_tokens(
+    data: bytes, value: ms.JSON, path: tuple[str | int, ...], template: object
+) -> None:
+    assert learn("e", data, value, path, "x" if path else "", SOME, tokens=True) == template
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (b'{"t":"y"}', "y"), (b'{"t":""}', ""), (b"{}", ""), (b'{"s":"y"}', None), (b'{"t":"y","s":1}', None),
+    (b'{"t":5}', None), (b'"y"', None), (b"null", None), (b"[]", None),
+])  # fmt: skip
+def test_a_delta_of_tokens_may_have_no_text(value: bytes, text: str | None) -> None:
+    template = ValuesTemplate("", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), "t", True)
+    found = template.match(b'{"d":' + value + b',"u":[7]}', template.start, template.end)
+    assert (found and found[0]) == text
+    without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), "", True)
+    found = without.match(b'{"u":[7]}', without.start, without.end)
+    assert found is not None
+    assert (found[0], list(found[1])) == ("", [[7]])
+
+
 MATCHED: list[tuple[bytes, str | None]] = [
     (b'{"n":7,"d":{"t":"y"},"p":"k0"}', "y"),
     (b'{"n":70,"d":{"t":"\\u00e9\\n"},"p":"k"}', "é\n"),
