@@ -96,6 +96,7 @@ def main() -> None:
     for kind in KINDS:
         found = trio.run(count, kind)
         print(f"{kind}: {len(found.files)} files, {len(found.classes)} classes, {found.switches} switches")
+        print("   ", " ".join(sorted(found.classes)))
 
 
 if __name__ == "__main__":

@@ -8,4 +8,7 @@ itself. A hedged call has two attempts; the first one with content stays.
 
 A running call is an object and not a task: the loop and the timers call its methods. Nothing here decides when a call
 is sent or where to; `traffic/` does.
+
+An ended call is in no reference cycle (`Attempt.release`), so that it is freed at once. Else each call would be work
+for the garbage collector, whose pauses stop all streams.
 """

@@ -24,7 +24,7 @@ from ..request.errors import transport_error
 from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
-from .body import Body, BodyOwner, Envelope, ErrorBody, content_coding
+from .body import Body, BodyOwner, Envelope, ErrorBody, StreamBody, content_coding
 from .body.base import Receiver
 from .body.fast_path import FastPath, FastReceiver
 from .completion import Timings
@@ -637,6 +637,13 @@ class Attempt(BodyOwner):
             self._timer = None
         if self in self._runtime.buffered.most:
             self._runtime.buffered.forget(self)
+
+    def release(self) -> None:
+        """Drop what refers back to this attempt, which is over and not read any more. It is then freed with its call,
+        and is no work for the garbage collector, whose pauses stop all streams."""
+        if isinstance(self._body, StreamBody):
+            self._body.release()
+        self._body = self._tap = self.steps = self._ended = None
 
     def close(self) -> None:
         """Close the connection, if there is one."""

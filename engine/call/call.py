@@ -500,6 +500,8 @@ class RunningCall:
             fresh = fresh or (self._attempt is not None and not self._attempt.is_whole)
         self._attempts += 1
         waited_since = self._queued_since - self._queued_before
+        if self._attempt is not None:
+            self._attempt.release()
         attempt = self._attempt = Attempt(
             self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused
         )
@@ -529,8 +531,10 @@ class RunningCall:
 
     def take_rival(self, request: TargetRequest) -> None:
         """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""
-        attempt, self._rival = self._rival, None
-        assert attempt is not None, "there is a second attempt"
+        first, attempt, self._rival = self._attempt, self._rival, None
+        assert first is not None, "there are two attempts"
+        assert attempt is not None, "there are two attempts"
+        first.release()
         self._disarm()
         self.redirect(request)
         self._attempt, self._prepared = attempt, attempt.prepared
@@ -638,6 +642,7 @@ class RunningCall:
         clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
         self._attempt = Attempt(self._prepared, self, self._runtime, clocks, self._started, paused=self._paused)
         self._attempt.read_on_after(before)
+        before.release()
         self._attempt.begin(fresh)
 
     def _read_later(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
@@ -775,10 +780,11 @@ class RunningCall:
         if unread or rival.asks_for_another_key(error):
             admission.resent(rival, error)  # as for the first attempt
             self.begin_rival(rival.prepared, rival.clocks, fresh=unread)
-            return
-        self._rival = None
-        self._sign(error, rival)
-        admission.rival_failed(rival, error)
+        else:
+            self._rival = None
+            self._sign(error, rival)
+            admission.rival_failed(rival, error)
+        rival.release()
 
     def _pause_after(self, error: ProviderError, delay: float) -> float | None:
         """Return the seconds until the next attempt; None if the engine makes no further retries now."""
@@ -895,6 +901,7 @@ class RunningCall:
         if self._step < COMPLETED:
             self._step = COMPLETED
             on_completion, completion = self._on_completion, self.completion or self._outcome
+            self._on_completion = None  # it may refer to the call
             if on_completion is not None and completion is not None:
                 try:
                     on_completion(completion)
@@ -956,7 +963,9 @@ class RunningCall:
 
     def _book(self, completion: Completion) -> None:
         """Let the engine count the call as ended. May be called again."""
-        self._attempt = None
+        for attempt in self._under_way:
+            attempt.release()
+        self._attempt = self._rival = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
         if self._prepared.durable is not None:

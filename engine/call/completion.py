@@ -155,8 +155,12 @@ class Completion:
 
     def response_or_raise(self) -> Response:
         """Return the complete answer. Raises the call's `ProviderError` if it failed."""
-        if self.error is not None:
-            raise self.error.with_traceback(None)  # without the frames of an earlier raise
+        error = self.error
+        if error is not None:
+            try:
+                raise error.with_traceback(None)  # without the frames of an earlier raise
+            finally:
+                del error, self  # the traceback refers to this frame: no cycle
         assert self.response is not None, "a call that did not fail has a response"
         return self.response
 

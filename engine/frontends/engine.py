@@ -122,10 +122,10 @@ class Engine:
         """
         call = self.start_request(request)
         try:
-            completion = await call.wait()
+            return (await call.wait()).response_or_raise()
         finally:
             call.cancel()
-        return completion.response_or_raise()
+            del call  # the traceback of an error refers to this frame, and the call to the error: no cycle
 
     def stream(self, request: Request | str, *, after: int | None = None) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.

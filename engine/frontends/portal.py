@@ -269,10 +269,10 @@ class Portal:
         self._thread.check_may_block()
         call = self.start_request(request)
         try:
-            completion = call.wait()
+            return call.wait().response_or_raise()
         finally:
             call.cancel()
-        return completion.response_or_raise()
+            del call  # the traceback of an error refers to this frame, and the call to the error: no cycle
 
     def stream(self, request: Request | str, *, after: int | None = None) -> PortalStream:
         """Return a streamed call as an iterator with backpressure.

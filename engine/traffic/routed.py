@@ -813,7 +813,10 @@ class Routed(Admission):
         if hedging is None or hedging.rival is None or self._call is None:
             return
         rival, hedging.rival = hedging.rival, None
-        self._end_loser(rival, self._call.abort_rival(), now)
+        attempt = self._call.abort_rival()
+        self._end_loser(rival, attempt, now)
+        if attempt is not None:
+            attempt.release()
         self._leave_route(rival, None, now, None)
 
     def _end_loser(self, candidate: Candidate, attempt: Attempt | None, now: float) -> None:

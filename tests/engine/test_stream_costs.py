@@ -1,19 +1,37 @@
 """The objects of a live stream that the garbage collector tracks.
 
 With 10,000 open streams, a full collection visits all of them at once, and every stream waits for it. So data that
-lives as long as a stream is in few objects, and what few streams need is made when they need it.
+lives as long as a stream is in few objects, and what few streams need is made when they need it. An ended call is in no
+reference cycle, so that it is freed at once and the collector has nothing to find.
 """
 
 import gc
 import os
 import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 import manystream as ms
-from tests.support.dialects import ANTHROPIC, CHAT, GEMINI, RESPONSES, Wording
-from tests.support.peers import STREAM_HEAD, chunked, hello, until
+from tests.support.dialects import ANTHROPIC, CHAT, DIALECTS, GEMINI, RESPONSES, Wording
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    Script,
+    answer,
+    chat_answer,
+    chat_chunk,
+    chat_stream,
+    chunked,
+    error_body,
+    hello,
+    open_peer,
+    until,
+)
 
 STREAMS = 40
 
@@ -106,3 +124,184 @@ async def test_a_stream_with_content_keeps_no_request_body() -> None:
             assert call.completion is None
     finally:
         source.close()
+
+
+# --- what an ended call leaves to the garbage collector ---
+
+ENDED = 10
+"""The calls whose remains are counted."""
+
+End = Callable[[ms.Engine, ms.Request], Awaitable[object]]
+
+
+async def unstreamed(engine: ms.Engine, request: ms.Request) -> None:
+    with suppress(ms.ProviderError):
+        await engine.request(request)
+
+
+async def streamed(engine: ms.Engine, request: ms.Request) -> None:
+    await engine.start_stream(request, lambda event: None).wait()
+
+
+async def iterated(engine: ms.Engine, request: ms.Request) -> None:
+    async with engine.stream(request) as events:
+        async for _ in events:
+            pass
+
+
+async def left_early(engine: ms.Engine, request: ms.Request) -> None:
+    async with engine.stream(request) as events:
+        async for _ in events:
+            break
+    await events.call.wait()
+
+
+class Agent:
+    """Callbacks that refer to their call, for as long as it runs."""
+
+    def __init__(self, *, cancels: bool) -> None:
+        self.cancels = cancels
+        self.call: ms.Call | None = None
+
+    def on_event(self, event: ms.Event) -> None:
+        assert self.call is not None
+        if self.cancels:
+            self.call.cancel()
+
+    def on_completion(self, completion: ms.Completion) -> None:
+        self.completion = completion
+
+
+async def with_agent(engine: ms.Engine, request: ms.Request, *, cancels: bool = False) -> None:
+    agent = Agent(cancels=cancels)
+    agent.call = engine.start_stream(request, agent.on_event, agent.on_completion)
+    await agent.call.wait()
+
+
+async def cancelled(engine: ms.Engine, request: ms.Request) -> None:
+    await with_agent(engine, request, cancels=True)
+
+
+def every(*answers: bytes | str) -> Script:
+    """A server that gives these answers in turn."""
+
+    async def script(line: Line) -> None:
+        while True:
+            for each in answers:
+                if not await line.request():
+                    return
+                await line.send(each)
+
+    return script
+
+
+async def cut(line: Line) -> None:
+    await line.request()
+    await line.send(STREAM_HEAD + chunked(chat_chunk("one"), end=False).decode())
+
+
+async def silent(line: Line) -> None:
+    await line.request()
+    await line.closed_by_peer()
+
+
+async def slow(line: Line) -> None:
+    while await line.request():
+        await trio.sleep(2)
+        await line.send(STREAM)
+
+
+STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("one", "two", "three"))
+MANY = {
+    "index": 0,
+    "delta": {"tool_calls": [{"index": i, "id": f"t{i}", "function": {"name": "f"}} for i in range(200)]},
+}
+MANY_PARTS = STREAM_HEAD.encode() + chunked(chat_chunk(choices=[MANY]), *chat_stream())
+REFUSED = answer(error_body("later"), status="429 Too Many Requests", headers="Retry-After: 0\r\n")
+FAILED = answer(error_body("no"), status="500 Internal Server Error")
+
+ENDS: dict[str, tuple[End, Script]] = {
+    "answer": (unstreamed, every(answer(chat_answer("one")))),
+    "stream": (streamed, every(STREAM)),
+    "iterator": (iterated, every(STREAM)),
+    "iterator that is left early": (left_early, every(STREAM)),
+    "callbacks that hold their call": (with_agent, every(STREAM)),
+    "cancelled": (cancelled, every(STREAM)),
+    "more events than one step": (streamed, every(MANY_PARTS)),
+    "cancelled between two steps": (cancelled, every(MANY_PARTS)),
+    "refused and repeated": (streamed, every(REFUSED, *[STREAM] * 5)),
+    "failed and repeated": (streamed, every(FAILED, STREAM)),
+    "refused": (unstreamed, every(answer(error_body("no"), status="400 Bad Request"))),
+    "no JSON": (unstreamed, every(answer('{"choices": '))),
+    "a malformed event": (streamed, every(STREAM_HEAD.encode() + chunked(CHAT.malformed))),
+    "an error event": (streamed, every(STREAM_HEAD.encode() + chunked(CHAT.overload))),
+    "cut": (streamed, cut),
+    "timeout": (unstreamed, silent),
+    "timeout of a stream": (streamed, silent),
+    "late": (streamed, slow),
+}  # fmt: skip
+
+HEDGED = ms.Route("m", ["a/m", "b/m"], hedge=ms.Hedge(1.0, at_most=1.0))
+
+TRAFFIC: dict[str, Callable[[], ms.Traffic | None]] = {
+    "plain": lambda: None,
+    "traffic": ms.Traffic,
+    "route": lambda: ms.Traffic(routes=[HEDGED], budgets=[ms.Budget(input_tokens=1e9)]),
+}
+
+
+async def left(engine: ms.Engine, end: End) -> float:
+    """Return the objects that each call leaves to the garbage collector."""
+    for _ in range(2):  # imports modules, and fills the caches of the engine
+        await end(engine, hello())
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(ENDED):
+            await end(engine, hello())
+        await trio.testing.wait_all_tasks_blocked()
+        return gc.collect() / ENDED
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("traffic", TRAFFIC)
+@pytest.mark.parametrize("name", ENDS)
+async def test_an_ended_call_leaves_nothing_to_the_collector(
+    name: str, traffic: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    end, script = ENDS[name]
+    async with AsyncExitStack() as stack:
+        peers = [await stack.enter_async_context(open_peer(script)) for _ in range(2)]
+        providers = [ms.OpenAIChat("k", peer.url, name=name) for name, peer in zip("ab", peers, strict=True)]
+        engine = await stack.enter_async_context(
+            ms.open_engine(
+                providers[: 2 if traffic == "route" else 1],
+                traffic=TRAFFIC[traffic](),
+                retry=ms.Retry(base=0.1, max_attempts=2),
+                timeouts=ms.Timeouts(first_byte=3),
+            )
+        )
+        assert await left(engine, end) == 0
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("end", [unstreamed, streamed])
+async def test_a_call_of_each_dialect_leaves_nothing_to_the_collector(dialect: Wording, end: End) -> None:
+    whole = answer(dialect.whole)
+    script = every(STREAM_HEAD.encode() + chunked(dialect.beginning, dialect.rest) if end is streamed else whole)
+    async with open_peer(script) as peer, ms.open_engine([dialect.provider(peer.origin)]) as engine:
+        assert await left(engine, end) == 0
+
+
+class Watch(ms.Observer):
+    """An observer that wants every event."""
+
+    def event(self, call: ms.Call, event: ms.Event) -> None:
+        pass
+
+
+async def test_an_observed_and_recorded_call_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+    async with open_peer(every(STREAM)) as peer, ms.open_engine([peer.chat], observer=Watch()) as engine:
+        with engine.record(tmp_path / "recording"):
+            assert await left(engine, streamed) == 0

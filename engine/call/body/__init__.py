@@ -8,3 +8,4 @@ from .base import BodyOwner as BodyOwner
 from .base import content_coding as content_coding
 from .envelope import Envelope as Envelope
 from .error import ErrorBody as ErrorBody
+from .stream import StreamBody as StreamBody

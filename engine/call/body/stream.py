@@ -156,6 +156,10 @@ class StreamBody(Body):
     def partial_response(self) -> Response | None:
         return arrived(self._machine.response())
 
+    def release(self) -> None:
+        """Drop the fast path, which refers back to this reader. The reader is not used any more."""
+        del self._fast_path
+
 
 class DurableStreamBody(StreamBody):
     """The body of one connection of a durable stream, which goes on where the one before was cut.
