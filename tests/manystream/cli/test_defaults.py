@@ -68,7 +68,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "max_tokens": None, "header": [],
         "simulate": None, "monitor": False, "json": False},
     "serve": {"provider": [], "base_url": None, "traffic": [], "route": [], "budget": [], "host": "127.0.0.1",
-        "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "trace": None, "record": None, "monitor": False},
+        "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "grace": 25.0, "trace": None, "record": None, "monitor": False},
     "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "batch_time": "",
         "replica": [], "knobs": []},
     "completion": {},
