@@ -349,7 +349,7 @@ FORM_MEMBERS = ("messages", "prompt", "body", "params")
 ANSWER_MEMBERS = frozenset(
     {"id", "line", "provider", "model", "text", "thinking", "tool_calls", "finish_reason", "usage", "error", "attempts"}
     | {"seconds", "request_id", "cost", "spent_usd", "parsed", "refusal", "warnings", "provider_data", "tokens"}
-    | {"cached"}
+    | {"cached", "choices"}
 )
 """The members that a record of a batch may have of its own (`run.py`)."""
 

@@ -547,13 +547,7 @@ def answer_record(
         "id": item.id,
         "provider": target.partition("/")[0] or provider,
         "model": response.model or target or item.request.model,
-        "text": response.text,
-        "thinking": response.thinking or None,
-        "tool_calls": [
-            {"id": call.id, "name": call.name, "arguments": call.arguments, "complete": call.complete}
-            for call in response.tool_calls
-        ],
-        "finish_reason": response.finish_reason.value,
+        **_said(response),
         "usage": _usage(response.usage),
         "error": None,
         "attempts": completion.attempts,
@@ -601,13 +595,27 @@ def failure_record(item: Item, completion: Completion, error: ProviderError, spe
     return record | _asked_for(item, completion.response) | item.columns
 
 
-def _asked_for(item: Item, response: Response | None) -> JSONObject:
-    """Return the member `tokens`, and the member `provider_data`: other choices, and what else an answer has.
+def _said(response: Response) -> JSONObject:
+    return {
+        "text": response.text,
+        "thinking": response.thinking or None,
+        "tool_calls": [
+            {"id": call.id, "name": call.name, "arguments": call.arguments, "complete": call.complete}
+            for call in response.tool_calls
+        ],
+        "finish_reason": response.finish_reason.value,
+    }
 
-    The latter is left out for a line that asks for nothing of the provider's own: it holds members of every answer,
+
+def _asked_for(item: Item, response: Response | None) -> JSONObject:
+    """Return the members `choices` (the other ones), `tokens`, and `provider_data`: what else an answer has.
+
+    The last is left out for a line that asks for nothing of the provider's own: it holds members of every answer,
     too.
     """
     asked: JSONObject = {}
+    if response is not None and response.others:
+        asked["choices"] = [_said(other) | _asked_for(item, other) for other in response.others]
     if response is not None and response.tokens is not None:
         asked["tokens"] = response.tokens.to_json()
     if response is not None and response.provider_data and (item.request.extra_body or item.request.logprobs):

@@ -475,6 +475,12 @@ class Accumulator(AnswerCount):
             self.choices = {}
         self.choices[index] = choice
 
+    def adopt(self, choice: Accumulator) -> None:
+        """Take over the content of another choice, which is the only one that came. It has ended."""
+        self.blocks, self.call_ids, self.tokens = choice.blocks, choice.call_ids, choice.tokens
+        self.refusal_pieces, self.refused_by, self.warnings = choice.refusal_pieces, choice.refused_by, choice.warnings
+        self.provider_data.update(choice.provider_data)
+
     def its_tokens(self) -> AnswerTokens:
         """Return the answer's tokens. The first call makes the object: most answers have none."""
         if self.tokens is None:

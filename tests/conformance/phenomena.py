@@ -110,7 +110,7 @@ def _second_choice() -> Phenomenon:
     second = {"index": 1, "message": {"role": "assistant", "content": "Two"}, "finish_reason": "stop"}
     delta = {"index": 1, "delta": {"content": "Two"}, "finish_reason": "stop"}
     return Phenomenon(
-        "several choices", "openai-chat", 'response.provider_data["choices"][0]["message"]["content"]', "Two",
+        "several choices", "openai-chat", "response.choices[1].text", "Two",
         {**plain.body, "choices": [*plain.body["choices"], second]},
         [plain.chunks[0], {**plain.chunks[0], "choices": [delta]}, *plain.chunks[1:]],
     )  # fmt: skip

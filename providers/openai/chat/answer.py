@@ -25,13 +25,12 @@ from ...json.json_values import (
 )
 from ...model.events import Event, TextDelta, ThinkingDelta
 from ...model.messages import ProviderBlock, ProviderState
-from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress
+from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, events_of
 from ...wire.answer_tokens import AnswerTokens
 from ...wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
-from .other_choices import wire_choice
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .stream_messages import next_message
 from .usage import finish_reason_of, read_usage
@@ -216,8 +215,9 @@ class ChatAnswer:
             self._settle_thinking()
         if self._audio is not None and self._audio_place is not None:
             self._audio_place.value = self._audio.file(self.provider)
-        if self._others:
-            answer.provider_data["choices"] = [other.as_choice(index) for index, other in sorted(self._others.items())]
+        for other in (self._others or {}).values():
+            other.release()
+            other.settle()
         self._cite()
 
     def _cite(self) -> None:
@@ -228,12 +228,6 @@ class ChatAnswer:
             new = annotations[self._cited :]
             texts[-1].cite([item for item in new if type(item) is dict and item.get("type") == "url_citation"])
             self._cited = len(annotations)
-
-    def as_choice(self, index: int) -> JSONObject:
-        """Return this answer in the wire's unstreamed form, for choices other than the first."""
-        self.release()
-        self.settle()
-        return wire_choice(index, self.answer.response(), self.finish, self.reasoning_member)
 
     def _begin(self, events: list[Event]) -> None:
         """Put `Start` before the very first events. A stream that fails at once has no `Start`."""
@@ -326,11 +320,14 @@ class ChatAnswer:
         if self.choices > 1:
             self.answer.warn(NO_CHOICE_0)
             return
-        self.choice_index = first = min(others)
-        self._whole = True
+        first = min(others)
         assert self.answer.choices is not None
         del self.answer.choices[first]
-        self._choice(others.pop(first).as_choice(first), first, events)
+        other = others.pop(first)
+        other.done()
+        self.choice_index, self.finish = first, other.finish
+        self.answer.adopt(other.answer)
+        events.extend(events_of(self.answer.response())[1:-1])
 
     def _other(self, index: int) -> ChatAnswer:
         self._others = self._others or {}

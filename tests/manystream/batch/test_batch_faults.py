@@ -340,6 +340,7 @@ async def test_a_hostile_answer_is_recorded(tmp_path: Path, members: dict[str, o
     assert batch.counters.answered == 2
 
 
+FINISHES = {"stop": "stop", "abort": "aborted"}
 VLLM = {
     "id": "c",
     "model": "m",
@@ -372,9 +373,10 @@ async def test_an_answer_keeps_what_its_line_asked_for(tmp_path: Path, stop: str
         assert (tokens["ids"], tokens["prompt_ids"]) == ([11, 12], [1, 2])
         (token,) = kept["logprobs"]["content"]
         assert (token["logprob"], token["top_logprobs"]) == (-0.25, [{"token": "", "logprob": None}])
-        (other,) = kept["choices"]
-        assert (other["index"], other["message"]["content"], other["token_ids"]) == (1, "other", [11, 13])
-        assert other["logprobs"]["content"][0]["logprob"] == -0.25
+        other: Any
+        (other,) = record["choices"]  # type: ignore[misc]
+        assert (other["text"], other["finish_reason"], other["tokens"]["ids"]) == ("other", FINISHES[stop], [11, 13])
+        assert other["provider_data"]["logprobs"]["content"][0]["logprob"] == -0.25
     assert "provider_data" not in found[2]
 
 

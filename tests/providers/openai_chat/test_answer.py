@@ -84,7 +84,7 @@ def test_calls_that_never_got_a_name_are_counted() -> None:
     assert response.warnings == ["2 tool call(s) that never got a name were dropped"]
 
 
-def test_another_choice_has_the_form_of_an_unstreamed_one() -> None:
+def test_another_choice_has_all_of_its_own() -> None:
     call: JSONObject = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     first: JSONObject = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
     message: JSONObject = {
@@ -95,35 +95,12 @@ def test_another_choice_has_the_form_of_an_unstreamed_one() -> None:
     third: JSONObject = {"index": 1, "delta": {"content": [{"type": "thinking", "thinking": "t"}]}}
     response = run([("", json.dumps({"choices": [first, other, third]}).encode()), ("", b"[DONE]")]).response
     assert response.content == [Text("a")]
-    assert response.provider_data == {
-        "choices": [
-            {
-                "index": 1,
-                "message": {"role": "assistant", "content": None, "reasoning_content": "t"},
-                "finish_reason": None,
-            },
-            {
-                "index": 2,
-                "message": {
-                    "role": "assistant", "content": "x", "reasoning_text": "hm", "refusal": "no", "tool_calls": [call],
-                },
-                "finish_reason": "length",
-                "seen": [1],
-                "logprobs": logprobs,
-            },
-        ]
-    }  # fmt: skip
-
-
-def test_details_of_another_choice_are_in_a_plain_member() -> None:
-    details: list[JSON] = [{"type": "reasoning.text", "text": "hm"}]
-    choices: list[JSON] = [
-        {"index": index, "message": {"reasoning_details": details}, "finish_reason": "stop"} for index in (0, 1)
-    ]
-    assert decode({"choices": choices}).provider_data["choices"] == [
-        {"index": 1, "message": {"role": "assistant", "content": None, "reasoning_content": "hm"},
-        "finish_reason": "stop"}
-    ]  # fmt: skip
+    assert response.provider_data == {}
+    second, last = response.others
+    assert (second.thinking, second.text, second.finish_reason) == ("t", "", FinishReason.UNKNOWN)
+    assert (last.thinking, last.text, last.refusal, last.finish_reason) == ("hm", "x", "no", FinishReason.LENGTH)
+    assert [made.id for made in last.tool_calls] == ["t"]
+    assert last.provider_data == {"seen": [1], "logprobs": logprobs}
 
 
 def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:

@@ -103,7 +103,6 @@ def test_the_other_choices_are_read_by_the_same_rule() -> None:
     chunk = {"index": 1, "delta": {"content": [THOUGHT], "tool_calls": [CALL], "function_call": FUNCTION}}
     first = {"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}
     outcome = run([("", json.dumps({"choices": [first, chunk]}).encode()), ("", b"[DONE]")])
-    (other,) = outcome.response.provider_data["choices"]  # type: ignore[misc,union-attr]
-    message = other["message"]  # type: ignore[index,call-overload]
-    assert message["reasoning_content"] == "Hm."  # type: ignore[index,call-overload]
-    assert len(message["tool_calls"]) == 1  # type: ignore[index,call-overload,arg-type]
+    (other,) = outcome.response.others
+    assert other.thinking == "Hm."
+    assert len(other.tool_calls) == 1

@@ -1,4 +1,4 @@
-"""A second choice of a chat answer is kept raw: everything that its message has."""
+"""The other choices of a chat answer: each is a response with everything that its message has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MESSAGES: dict[str, JSONObject] = {
         {"type": "text", "text": "c"}]},
     "references": {"content": [{"type": "text", "text": "b"}, {"type": "reference", "reference_ids": [1]}]},
 }  # fmt: skip
-"""Members of the second choice's message, which are kept as they are."""
+"""Members of the second choice's message."""
 
 
 def streamed(message: JSONObject) -> Response:
@@ -55,10 +55,13 @@ def whole(message: JSONObject) -> Response:
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-def test_a_second_choice_keeps_what_its_message_has(message: JSONObject) -> None:
-    expected = [{"index": 1, "message": {"role": "assistant", **message}, "finish_reason": "stop"}]
-    assert whole(message).provider_data["choices"] == expected
-    assert streamed(message).provider_data["choices"] == expected
+def test_a_second_choice_has_what_an_only_one_would_have(message: JSONObject) -> None:
+    alone = decode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    for response in (whole(message), streamed(message)):
+        (other,) = response.others
+        assert (other.content, other.finish_reason, other.provider_data) == (
+            alone.content, alone.finish_reason, alone.provider_data,
+        )  # fmt: skip
 
 
 def chunks(*choices: JSONObject) -> list[tuple[str, bytes]]:
@@ -74,20 +77,16 @@ def end(index: int, reason: str = "stop") -> JSONObject:
     return {"index": index, "delta": {}, "finish_reason": reason}
 
 
-def raw(index: int, text: str, reason: str | None = "stop") -> JSONObject:
-    return {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
-
-
-ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[JSONObject]]] = {
+ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[str]]] = {
     "the second first": ([piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")], "aA",
-        FinishReason.LENGTH, [raw(1, "bB")]),
+        FinishReason.LENGTH, ["bB"]),
     "the second whole before the first": ([piece(1, "b"), end(1), piece(0, "a"), end(0)], "a", FinishReason.STOP,
-        [raw(1, "b")]),
+        ["b"]),
     "three, backwards": ([piece(2, "c"), piece(1, "b"), piece(0, "a"), end(2), end(1), end(0)], "a", FinishReason.STOP,
-        [raw(1, "b"), raw(2, "c")]),
+        ["b", "c"]),
     "the first has only a finish": ([piece(1, "b"), end(1), end(0, "content_filter")], "", FinishReason.CONTENT_FILTER,
-        [raw(1, "b")]),
-    "the first never comes": ([piece(1, "b"), end(1)], "", FinishReason.UNKNOWN, [raw(1, "b")]),
+        ["b"]),
+    "the first never comes": ([piece(1, "b"), end(1)], "", FinishReason.UNKNOWN, ["b"]),
 }  # fmt: skip
 
 
@@ -97,7 +96,7 @@ def test_the_answer_is_the_choice_with_index_0(name: str, asked: int) -> None:
     choices, text, reason, others = ORDERS[name]
     outcome = run(chunks(*choices), choices=asked)
     assert (outcome.response.text, outcome.response.finish_reason) == (text, reason)
-    assert outcome.response.provider_data["choices"] == others
+    assert [choice.text for choice in outcome.response.others] == others
 
 
 def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
@@ -105,7 +104,7 @@ def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
     outcome = run(chunks(*choices), choices=2)
     response = outcome.response
     assert (response.text, response.finish_reason, outcome.done.finish_reason) == (text, reason, reason)
-    assert response.provider_data["choices"] == others
+    assert [choice.text for choice in response.others] == others
     assert response.warnings == ["the server sent other choices, but no choice 0"]
 
 
@@ -133,6 +132,5 @@ def test_the_answer_of_a_whole_body_is_its_lowest_index_or_its_first(indexes: tu
         for index, text in zip(indexes, "ab", strict=True)
     ]
     response = decode({"choices": [*given]})
-    text, other = ("b", raw(indexes[0] or 0, "a")) if indexes in ((1, 0), (3, 1)) else ("a", raw(1, "b"))
-    assert response.text == text
-    assert response.provider_data["choices"] == [other]
+    texts = ["b", "a"] if indexes in ((1, 0), (3, 1)) else ["a", "b"]
+    assert [choice.text for choice in response.choices] == texts

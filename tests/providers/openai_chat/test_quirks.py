@@ -277,23 +277,21 @@ def test_several_choices() -> None:
         data: [DONE]
     """  # noqa: E501
     outcome = stream(text)
-    call = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     assert outcome.response.text == "abc"
     assert outcome.done.finish_reason is FinishReason.STOP
     assert outcome.response.tool_calls == []
-    assert outcome.response.provider_data["choices"] == [
-        {"index": 1, "message": {"role": "assistant", "content": "xy", "tool_calls": [call]},
-        "finish_reason": "tool_calls"}
-    ]  # fmt: skip
+    (other,) = outcome.response.others
+    assert (other.text, other.finish_reason) == ("xy", FinishReason.TOOL_USE)
+    assert [(call.id, call.name, call.arguments, call.complete) for call in other.tool_calls] == [
+        ("t", "f", "{}", True)
+    ]
 
 
 def test_several_whole_choices_without_an_index() -> None:
     choices = [{"message": {"content": text}, "finish_reason": "stop"} for text in ("a", "b")]
     response = decode({"id": "c", "choices": choices})
     assert response.text == "a"
-    assert response.provider_data["choices"] == [
-        {"index": 1, "message": {"role": "assistant", "content": "b"}, "finish_reason": "stop"}
-    ]
+    assert [choice.text for choice in response.choices] == ["a", "b"]
 
 
 def test_an_index_that_does_not_begin_with_0() -> None:
