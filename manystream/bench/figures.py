@@ -24,6 +24,8 @@ from .histogram import SHARES, Counts, Interval, Windows, bucket_of, mean, merge
 from .histogram import percentile as percentile_of
 
 NAMES = ("ttfb", "ttft", "ttfo", "tpot", "itl", "e2el", "late")
+WORDS = {name: name.upper() for name in NAMES} | {"late": "late"}
+"""Name of a figure → its name in a report, in the order of the rows."""
 SLO_NAMES = ("ttfb", "ttft", "ttfo", "tpot", "itl", "e2el")
 """The figures that a service level objective may bound; `itl` bounds the longest gap of a call."""
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..providers.json.json_values import JSON, JSONObject, mapping, objects
-from .figures import NAMES
+from .figures import NAMES, WORDS
 from .histogram import Counts, decoded, merged, percentile, seconds_of
+from .report import FIGURE_MEMBERS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLUMNS = ("count", "mean", "p50", "p90", "p99", "longest")
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8rem; text-align: right }
@@ -92,12 +92,12 @@ def _stamp(page: JSONObject) -> str:
 
 def _figures(page: JSONObject) -> str:
     invalid = mapping(page, "validity").get("valid") is False
-    rows = ["<tr><th>ms</th>" + "".join(f"<th>{column}</th>" for column in COLUMNS) + "</tr>"]
+    rows = ["<tr><th>ms</th>" + "".join(f"<th>{column}</th>" for column in FIGURE_MEMBERS) + "</tr>"]
     for name in NAMES:
         figure = mapping(page, name)
         if figure.get("count"):
-            cells = "".join(f"<td>{_cell(column, figure.get(column))}</td>" for column in COLUMNS)
-            rows.append(f"<tr><td>{name.upper()}</td>{cells}</tr>")
+            cells = "".join(f"<td>{_cell(column, figure.get(column))}</td>" for column in FIGURE_MEMBERS)
+            rows.append(f"<tr><td>{WORDS[name]}</td>{cells}</tr>")
     calls = mapping(page, "calls")
     counts = ", ".join(f"{name} {_text(calls[name])}" for name in calls)
     rates = ", ".join(
@@ -155,7 +155,7 @@ def _draw_shares(figure: Figure, histograms: dict[str, list[Counts]]) -> None:
             seen += whole[bucket]
             times.append(max(seconds_of(bucket), 1e-6) * 1000)
             shares.append(seen / total)
-        axes.step(times, shares, where="post", label=name.upper())
+        axes.step(times, shares, where="post", label=WORDS[name])
     axes.set(xscale="log", xlabel="milliseconds", ylabel="share of the spans", title="Distribution")
     axes.grid(visible=True, alpha=0.3)
     axes.legend()

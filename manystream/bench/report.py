@@ -13,6 +13,7 @@ SCHEMA = "manystream.bench/1"
 """The name and the version of the schema. A version may gain members; none is removed, and none changes."""
 
 PERCENTILES = ("p50", "p90", "p99")
+FIGURE_MEMBERS = ("count", "mean", *PERCENTILES, "longest")
 
 
 def run_object(run: Run) -> JSONObject:
@@ -92,15 +93,7 @@ def summary_object(summary: Summary) -> JSONObject:
         name: None if interval is None else [interval.low, interval.high]
         for name, interval in zip(PERCENTILES, summary.intervals, strict=True)
     }
-    return {
-        "count": summary.count,
-        "mean": summary.mean,
-        "p50": summary.p50,
-        "p90": summary.p90,
-        "p99": summary.p99,
-        "longest": summary.longest,
-        "intervals": intervals,
-    }
+    return {**{name: getattr(summary, name) for name in FIGURE_MEMBERS}, "intervals": intervals}
 
 
 def _client(client: ClientFigures, processes: int) -> JSONObject:

@@ -65,27 +65,15 @@ figures:
   TTFB   time to first byte                    TPOT   time per output token, after the first one
   TTFT   time to first token, thinking too     ITL    gaps between the contents of a stream
   TTFO   time to first output after thinking   E2EL   end-to-end latency
-  A time is the one at which the kernel received the bytes (Linux), and not the one at which this program read them.
-  It counts from the moment at which the request was given to the kernel; with --rate and --trace, from the moment at
-  which the call was due. What could not start in time is late, and counted.
+  A time is the one at which the kernel received the bytes (Linux). It counts from the moment at which the request was
+  given to the kernel; with --rate and --trace, from the moment at which the call was due.
 
-arrivals:
-  Without --rate and --trace, --concurrency calls run at a time: each that ends starts the next one. First they are
-  started one after another (--ramp), then they are measured for --seconds.
-  With --rate or --trace, calls start when they are due, whether or not others have ended. --concurrency is then the
-  most calls at a time. After --seconds, the calls that still run may end.
-  Calls that are cut at the end are no failures. No call is tried again.
-
-validity:
-  INVALID   this client had no core left, read bytes or started calls late, or used up its descriptors; see docs.
-  Before the run, this client is measured for --calibrate seconds against the built-in simulator at the same load.
-  Without that no result is VALID.
-
---find searches for the highest rate at which a share of the calls (--attain) keeps --slo, and ends when it is known to
-5 %. --streams measures each number of streams in turn, and ends with the first whose 99th percentile of gaps exceeds
---max-gap; without it, that of the first step plus 50 ms.
-
-Keys are read as in `manystream run`. A server on this machine needs no key.
+Without --rate and --trace, --concurrency calls run at a time, started within --ramp. With them, calls start when they
+are due, and --concurrency is the most at a time. Calls that are cut at the end are no failures. No call is tried again.
+A result is INVALID if this client had no core left, read bytes or started calls late, or used up its descriptors.
+--find searches for the highest rate at which a share of the calls (--attain) keeps --slo. --streams measures each
+number of streams in turn, and ends with the first whose 99th percentile of gaps exceeds --max-gap (default: that of the
+first step plus 50 ms). Keys are read as in `manystream run`.
 
 exit status:
   0    every call succeeded (with --streams or --find: at least one step kept the bound)

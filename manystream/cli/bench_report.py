@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..bench.compare import Difference
-from ..bench.figures import Summary
+from ..bench.figures import WORDS, Summary
 from ..bench.histogram import percentile
 from ..bench.load import Look
 from ..bench.report import simulator_share, warnings_of
@@ -18,50 +18,11 @@ from .output.terminal import Column, Display, Paint, Table, can_redraw, counted,
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
 
-FIGURES = (
-    ("ttfb", "TTFB"),
-    ("ttft", "TTFT"),
-    ("ttfo", "TTFO"),
-    ("tpot", "TPOT"),
-    ("itl", "ITL"),
-    ("e2el", "E2EL"),
-    ("late", "late"),
-)
-"""Name of a figure → its name in a report, in the order of the rows."""
-
-STEP_COLUMNS = (
-    Column("streams"),
-    Column("events/s"),
-    Column("TTFT p50"),
-    Column("ITL p50"),
-    Column("ITL p99"),
-    Column("longest"),
-    Column("client CPU"),
-    Column("loop lag"),
-    Column("failed"),
-    Column("stamp", "left"),
-    Column("verdict", "left"),
-)
-RATE_COLUMNS = (
-    Column("rate"),
-    Column("calls/s"),
-    Column("TTFT p50"),
-    Column("TTFT p99"),
-    Column("TPOT p50"),
-    Column("E2EL p99"),
-    Column("kept"),
-    Column("at least"),
-    Column("stamp", "left"),
-    Column("verdict", "left"),
-)
-DIFFERENCE_COLUMNS = (
-    Column("figure", "left"),
-    Column("before"),
-    Column("after"),
-    Column("change"),
-    Column("95 % interval"),
-    Column("real", "left"),
-)
+STEP_HEADINGS = "streams  events/s  TTFT p50  ITL p50  ITL p99  longest  client CPU  loop lag  failed  stamp  verdict"
+RATE_HEADINGS = "rate  calls/s  TTFT p50  TTFT p99  TPOT p50  E2EL p99  kept  at least  stamp  verdict"
+DIFFERENCE_HEADINGS = "figure  before  after  change  95 % interval  real"
+LEFT = frozenset({"figure", "real", "stamp", "verdict"})
+"""The headings of columns of words, which are aligned to the left."""
 
 
 class Progress:
@@ -94,22 +55,23 @@ class Progress:
             self._display.close()
 
 
-class _Marker:
-    """Strikes figures out if a result is invalid: on a terminal by its style, else between two tildes."""
+def _marker(run: Run, paint: Paint | None = None) -> Callable[[str], str]:
+    """Return a function that strikes figures out if a result is invalid: by a style, else between two tildes."""
+    if run.verdict.valid is not False:
+        return str
+    if paint is not None and paint.styled:
+        return lambda text: paint(text, "strike")
+    return "~~{}~~".format
 
-    def __init__(self, run: Run, paint: Paint) -> None:
-        self._paint = paint
-        self._invalid = run.verdict.valid is False
 
-    def __call__(self, text: str) -> str:
-        if not self._invalid:
-            return text
-        return self._paint(text, "strike") if self._paint.styled else f"~~{text}~~"
+def _table(headings: str, rows: Sequence[Sequence[str]]) -> str:
+    columns = [Column(heading, "left" if heading in LEFT else "right") for heading in headings.split("  ")]
+    return "\n".join(Table(columns, rows).lines())
 
 
 def run_lines(run: Run, paint: Paint) -> list[str]:
     """Return the result of one run as lines of text."""
-    figures, mark = run.result.figures, _Marker(run, paint)
+    figures, mark = run.result.figures, _marker(run, paint)
     rows = [("calls", _calls_text(run, paint, mark))]
     if figures.first_failure:
         rows.append(("first failure", one_line(figures.first_failure)))
@@ -133,7 +95,7 @@ def _verdict_lines(run: Run, paint: Paint) -> list[str]:
     return [f"{line}{'; ' if verdict.reasons else ': '}the largest valid load of this client is about {much} {unit}"]
 
 
-def _calls_text(run: Run, paint: Paint, mark: _Marker) -> str:
+def _calls_text(run: Run, paint: Paint, mark: Callable[[str], str]) -> str:
     result, figures = run.result, run.result.figures
     kinds = ", ".join(f"{category} {count:,}" for category, count in sorted(figures.failures.items()))
     total = figures.failures_total
@@ -143,10 +105,10 @@ def _calls_text(run: Run, paint: Paint, mark: _Marker) -> str:
     return f"{figures.ok:,} ok{rate}, {failed}{cut}"
 
 
-def _measured_rows(run: Run, mark: _Marker) -> list[tuple[str, str]]:
+def _measured_rows(run: Run, mark: Callable[[str], str]) -> list[tuple[str, str]]:
     result, figures = run.result, run.result.figures
     rows: list[tuple[str, str]] = []
-    for name, word in FIGURES:
+    for name, word in WORDS.items():
         summary = figures.summary(name)
         if summary.count:
             rows.append((word, mark(_summary_text(summary))))
@@ -192,26 +154,15 @@ def _client_rows(run: Run) -> list[tuple[str, str]]:
     return [*rows, ("connections", f"{result.connections_opened:,} opened, {reuses}")]
 
 
-def _marked(run: Run, *cells: str) -> list[str]:
-    """Return cells of a table, struck out if the result is invalid. A table has no styles."""
-    return [f"~~{cell}~~" if run.verdict.valid is False else cell for cell in cells]
-
-
 def step_row(run: Run, verdict: str) -> list[str]:
     """Return the table row of one step of `--streams`."""
     result = run.result
     first, gaps = (result.figures.summary(name, with_intervals=False) for name in ("ttft", "itl"))
     client = combined(result.clients)
+    times = (first.p50, gaps.p50, gaps.p99, gaps.longest)
     return [
         f"{result.plan.concurrency:,}",
-        *_marked(
-            run,
-            f"{result.events_per_second:,.0f}",
-            duration(first.p50),
-            duration(gaps.p50),
-            duration(gaps.p99),
-            duration(gaps.longest),
-        ),
+        *map(_marker(run), (f"{result.events_per_second:,.0f}", *map(duration, times))),
         f"{client.share:.0%}",
         duration(client.loop_lag),
         f"{result.figures.failures_total:,}",
@@ -222,7 +173,7 @@ def step_row(run: Run, verdict: str) -> list[str]:
 
 def step_table(rows: Sequence[Sequence[str]]) -> str:
     """Return the table of all steps of `--streams`."""
-    return "\n".join(Table(STEP_COLUMNS, rows).lines())
+    return _table(STEP_HEADINGS, rows)
 
 
 def search_lines(search: Search, paint: Paint) -> list[str]:
@@ -235,22 +186,15 @@ def search_lines(search: Search, paint: Paint) -> list[str]:
             step.run.result.figures.summary(name, with_intervals=False) for name in ("ttft", "tpot", "e2el")
         )
         keeps = step.keeps(search.attain)
+        times = map(duration, (first.p50, first.p99, output.p50, whole.p99))
+        figures = (f"{step.run.result.calls_per_second:,.2f}", *times, f"{step.share:.1%}", f"{step.bounds[0]:.1%}")
         rows.append([
             f"{step.rate:,.2f}",
-            *_marked(
-                step.run,
-                f"{step.run.result.calls_per_second:,.2f}",
-                duration(first.p50),
-                duration(first.p99),
-                duration(output.p50),
-                duration(whole.p99),
-                f"{step.share:.1%}",
-                f"{step.bounds[0]:.1%}",
-            ),
+            *map(_marker(step.run), figures),
             step.run.verdict.word,
             {True: "keeps", False: "fails", None: "unsure"}[keeps],
         ])  # fmt: skip
-    lines = ["\n".join(Table(RATE_COLUMNS, rows).lines()), ""]
+    lines = [_table(RATE_HEADINGS, rows), ""]
     if search.best is None:
         lines.append(f"no rate kept the objective for {search.attain:.0%} of the calls")
     else:
@@ -273,10 +217,9 @@ def comparison_lines(
     paint: Paint,
 ) -> list[str]:
     """Return the comparison of two results as lines of text."""
-    names = dict(FIGURES)
     rows = [
         [
-            f"{names[one.figure]} {one.percentile}",
+            f"{WORDS[one.figure]} {one.percentile}",
             duration(one.before),
             duration(one.after),
             f"{one.change:+.1%}",
@@ -285,7 +228,7 @@ def comparison_lines(
         ]
         for one in found
     ]
-    lines = ["\n".join(Table(DIFFERENCE_COLUMNS, rows).lines())] if rows else ["the results have no figure in common"]
+    lines = [_table(DIFFERENCE_HEADINGS, rows)] if rows else ["the results have no figure in common"]
     lines += [paint(f"note: the results have another {setting}", "yellow") for setting in settings]
     wrong = [one_line(file) for file, is_valid in zip(files, valid, strict=True) if is_valid is False]
     return [*lines, *(paint(f"INVALID: {file}: its client was the limit", "red") for file in wrong)]
