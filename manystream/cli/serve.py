@@ -17,6 +17,7 @@ from ..engine.traffic.budgets.amounts import Budget
 from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.routing.options import Route
+from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
@@ -149,6 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal arrives, and return the exit status."""
     try:
         options = _read_options(arguments, os.environ)
+        allow_many_sockets()  # each client needs two
         return trio.run(_serve, options)
     except InvalidRequestError as error:
         raise CommandError(str(error), status=2) from None

@@ -160,6 +160,21 @@ def test_serve_ends_the_answers_under_way_with_an_error(start: Start, grace: str
     assert (process.returncode, err) == (status, "")
 
 
+def test_serve_may_open_as_many_files_as_the_system_allows(start: Start) -> None:
+    resource = pytest.importorskip("resource")
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("the limits of another process cannot be read here")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        process = start("serve", "--base-url", "http://127.0.0.1:1/v1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    read_until(process, "Ctrl-C")
+    assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    interrupt(process)
+
+
 def test_top_ends(start: Start, tmp_path: Path) -> None:
     demo = start("demo", "--streams", "4", "--seconds", "60", "--monitor")
     read_until(demo, "open 4")
