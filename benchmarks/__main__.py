@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from . import (
     agents,
+    bench_stamp,
     bridges,
     cold_tls,
     cpu_per_event,
@@ -56,6 +57,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "bridges": bridges.answer,
     "agents": agents.answer,
     "load_clients": load_clients.answer,
+    "bench_stamp": bench_stamp.answer,
     "extremes": extremes.answer,
     "import_time": import_time.answer,
     "hold": hold.answer,
@@ -63,6 +65,7 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
 }
 NOT_QUICK = (
     "agents",
+    "bench_stamp",
     "hold",
     "instructions",
     "load_clients",

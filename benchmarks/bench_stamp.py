@@ -18,7 +18,7 @@ from .command import run_alone
 from .cores import CLIENT_AND_SOURCE, pinned
 from .environment import ROOT, clients_variables
 from .load_clients import LOAD, RATE, bounds, read_ours
-from .runs import Run
+from .runs import Run, RunError
 
 FIRST, MOST = 250, 16_000
 CARRIED = 0.97
@@ -74,6 +74,8 @@ def _bench(run: Run, streams: int, *words: str) -> dict[str, Any]:
         done = subprocess.run(
             command, env=clients_variables(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
         )
+    if not done.stdout:
+        raise RunError(f"manystream bench failed: {done.stderr[-200:]}")
     page: dict[str, Any] = json.loads(done.stdout)
     return page
 

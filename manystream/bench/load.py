@@ -38,7 +38,7 @@ LOOK_SECONDS = 0.25
 """The interval of progress updates, in seconds."""
 WINDOWS = 20
 """The number of windows of a run, from which confidence intervals are computed. None is shorter than `LOOK_SECONDS`."""
-BEAT_NANOSECONDS = 5_000_000
+BEAT_NANOSECONDS = 10_000_000
 """The interval of the alarm by whose lateness a standstill of the loop is found, in nanoseconds."""
 MOST_BEHIND_NANOSECONDS = 20_000_000
 """A client that is so late with its calls lets the other tasks run between two of them, in nanoseconds."""

@@ -407,8 +407,8 @@ async def test_a_standstill_of_the_loop_counts_by_its_length(clock: MockClock) -
 
     result = await a_load(ScriptedEngine(OK, seconds=0.9), a_plan(), stand_still).run()
     delays = result.clients[0].loop_delays
-    assert sum(delays.values()) == pytest.approx(2000, abs=2), "one for each 5 ms"
-    assert sum(count for bucket, count in delays.items() if seconds_of(bucket) > 0.02) == pytest.approx(72, abs=2)
+    assert sum(delays.values()) == pytest.approx(1000, abs=2), "one for each 10 ms"
+    assert sum(count for bucket, count in delays.items() if seconds_of(bucket) > 0.02) == pytest.approx(36, abs=2)
     assert (percentile(delays, 0.5) or 0.0) < 0.001
     assert percentile(delays, 0.995) == pytest.approx(0.18, abs=0.01)
 
