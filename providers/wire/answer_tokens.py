@@ -80,14 +80,27 @@ class AnswerTokens:
             return
         content = value.get("content")
         if type(content) is list:
-            self._add_entries([entry for entry in content if type(entry) is dict])
+            if len(content) == 1 and type(content[0]) is dict and self.named and self._sizes is not None:
+                self._add_entry(content[0])  # the usual case, in a third of the time
+            else:
+                self._add_entries([entry for entry in content if type(entry) is dict])
         numbers = value.get("token_logprobs")
         if type(numbers) is list:
             for number in numbers:
                 self.add_logprob(number)
             if not self.named and type(value.get("token_ids")) is list:
                 self.add_ids(value["token_ids"])
-        self._add_entries(objects(value, "refusal"))
+        if "refusal" in value:
+            self._add_entries(objects(value, "refusal"))
+
+    def _add_entry(self, entry: JSONObject) -> None:
+        """Append one entry, after others, where the ids are in a member of their own."""
+        logprobs, sizes, size = self.tokens.logprobs, self._sizes, entry.get("bytes")
+        assert logprobs is not None
+        assert sizes is not None
+        value = entry.get("logprob")
+        logprobs.append(value if type(value) is float else _number(value))
+        sizes.append(len(size) if type(size) is list else _text_size(entry.get("token")))
 
     def _add_entries(self, entries: Sequence[JSONObject]) -> None:
         """Append the entries of a list, which may be very many empty objects: each costs no call of a function."""

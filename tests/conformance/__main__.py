@@ -27,6 +27,7 @@ from .reference import reference_of
 from .report import Judged, difference_lines, judge, tables
 from .robust import BUDGET, Ledger, damage_all, socket_sample
 from .spellings import spelling_faults
+from .tokens import token_faults
 
 SEED = 20_250_601
 SECONDS = 600.0
@@ -48,6 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judged = _judge_all(cases, options.seed)
         _say(began, f"{len(cases)} answers, whole and cut")
         broken = [] if damaged is None else _check_spellings_and_pairs(cases, began)
+        if not options.name:
+            count, differing = token_faults(folder)
+            broken += differing
+            _say(began, f"{count} answers with tokens, in pieces and whole")
         if damaged is not None:
             sample = trio.run(partial(socket_sample, cases, options.seed))
             broken += _check_damage(damaged.result(), sample, began)

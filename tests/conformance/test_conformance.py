@@ -17,6 +17,7 @@ from .pairs import compare_pairs
 from .phenomena import PHENOMENA
 from .robust import damage_one
 from .spellings import respelled, spelling_faults
+from .tokens import token_faults
 
 Wire = dict[str, Any]
 
@@ -173,3 +174,19 @@ def test_the_whole_run_passes_on_a_valid_folder(tmp_path: Path, capsys: pytest.C
     assert "0 of neither kind" in said
     assert "1 streams restated unstreamed" in said
     assert re.search(r"1 answers with [1-9]\d* null members added \(0 not readable\)", said)
+
+
+@pytest.mark.parametrize("logprob", [-0.5, -0.25])
+def test_tokens_are_compared_with_the_reference(tmp_path: Path, logprob: float) -> None:
+    folder = tmp_path / "tokens"
+    folder.mkdir()
+    choice = {
+        "index": 0, "token_ids": [5], "logprobs": {"content": [{"logprob": -0.5}]}, "finish_reason": "length",
+    }  # fmt: skip
+    (folder / "a.body").write_text(f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n")
+    (folder / "a.json").write_text(json.dumps({"is_stream": True}))
+    expected = {"text": "", "token_ids": [5], "logprobs": [logprob], "finish_reason": "length"}
+    reference = {"kind": "vllm_generate", "choices": [expected], "error": None, "complete": True}
+    (folder / "a.expect.json").write_text(json.dumps(reference))
+    count, faults = token_faults(tmp_path)
+    assert (count, len(faults)) == (1, 0 if logprob == -0.5 else 4)
