@@ -11,10 +11,11 @@ import math
 import re
 import secrets
 import struct
+import sys
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -47,6 +48,10 @@ BATCH, LIVE = "batch", "live"
 
 MOST_BYTES = 32 * 1024 * 1024
 """The most bytes of one batch, and of all that are being made, whatever the provider allows: they are in memory."""
+
+MOST_IN_WINDOWS = 10_000
+"""The most calls in windows at a time: each has some 13 kB. Further lines wait until there is room, or go another way
+when the deadline comes into danger."""
 
 ANSWER_SECONDS, TAIL_SECONDS = 10.0, 60.0
 """The time of a usual and of a long live answer, before any was observed."""
@@ -328,8 +333,8 @@ class WaysRun:
             self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - self._building)
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
             for way in WINDOW_WAYS:
-                for _ in range(min(decision.send.get(way, 0), len(self._pool))):
-                    self._moved[way].add([self._pool.take()])
+                count = min(decision.send.get(way, 0), len(self._pool), self._room(way))
+                self._moved[way].add([self._pool.take() for _ in range(count)])
             self._count()
             self._fed.set()
             self._submitted.set()
@@ -542,7 +547,7 @@ class WaysRun:
             return
         if not created:  # its lines go another way before it was created
             self._drop(job)
-            self._moved[job.to].add(job.positions)
+            self._move_on(job.positions, job.to)
             return
         self._block, self._blocked_until = FIRST_BLOCK, -math.inf
         self._nursery.start_soon(self._tend, job)
@@ -719,13 +724,24 @@ class WaysRun:
         left = [index for index in left if job.positions[index] != NOWHERE]
         positions = [job.positions[index] for index in left]
         if job.to or (self._via != BATCH and job.submission.generation >= more):
-            self._moved[job.to or LIVE].add(positions)
+            self._move_on(positions, job.to or LIVE)
         elif job.submission.generation < more:
             self._generations.update(dict.fromkeys(positions, job.submission.generation + 1))
             self._pool.give_back(positions)
         else:
             self._fail_lines(job, left, reason)
         self.changed()
+
+    def _move_on(self, positions: Sequence[int], way: str) -> None:
+        """Send lines a way next, as many as have room there. The plan decides about the others."""
+        room = self._room(way)
+        self._moved[way].add(positions[:room])
+        self._pool.give_back(positions[room:])
+
+    def _room(self, way: str) -> int:
+        """Return how many further lines may go this way."""
+        in_windows = len(self._in_windows) + sum(len(self._moved[each]) for each in WINDOW_WAYS)
+        return max(0, MOST_IN_WINDOWS - in_windows) if way in WINDOW_WAYS else sys.maxsize
 
     def _fail_lines(self, job: ProviderBatch, left: Iterable[int], reason: str) -> None:
         for position in _there(job.positions[index] for index in left):

@@ -6,7 +6,7 @@ import re
 
 from ..http_server import HTTPRequest
 from .anthropic import AnthropicWire
-from .batches import Job, JobStore, Line, Lines, Reply, json_reply, page_of, time_text
+from .batches import Batches, Job, Line, Lines, Reply, json_reply, page_of, time_text
 from .json_text import JSONObject, dumps, mapping, objects, raw_json, string
 from .prompt import APIError
 from .wire import Wire, body_object
@@ -20,16 +20,12 @@ UNANSWERED = {"cancelled": "canceled", "expired": "expired"}
 """Last phase → the type of a result that holds no answer."""
 
 
-class AnthropicBatches:
+class AnthropicBatches(Batches):
     """Answers the requests of `/v1/messages/batches`."""
 
     wire: Wire = AnthropicWire()
 
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-
     def reply(self, request: HTTPRequest, key: str) -> Reply:
-        """The response to a request. Raises `APIError`."""
         self.wire.check_headers(request)
         store, query, host = self._store, request.query, request.headers.get("host", "")
         match (request.method, *request.path.split("/")[4:]):
@@ -40,7 +36,7 @@ class AnthropicBatches:
                 before = query.get("before_id", "")
                 if before:
                     jobs.reverse()
-                page, more = page_of(jobs, before or query.get("after_id", ""), query.get("limit", ""), most=1000)
+                page, more = page_of(jobs, query, f"{'before_id' if before else 'after_id'} limit", most=1000)
                 shown = [self._shown(job, host) for job in (page[::-1] if before else page)]
                 first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
                 return json_reply({"data": shown, "has_more": more, "first_id": first, "last_id": last})

@@ -6,15 +6,16 @@ the same request gets live. The modules `…_batches` read requests and write ob
 
 from __future__ import annotations
 
+import abc
 import datetime
 import hashlib
 import math
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from statistics import NormalDist
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, raw_json
@@ -232,17 +233,6 @@ class Reply:
     headers: list[tuple[str, str]] = field(default_factory=lambda: [("content-type", "application/json")])
 
 
-class Batches(Protocol):
-    """One batch interface. wire: the dialect of its errors."""
-
-    @property
-    def wire(self) -> Wire: ...
-
-    def reply(self, request: HTTPRequest, key: str) -> Reply:
-        """The response to a request. key: the API key. Raises `APIError`."""
-        ...
-
-
 def time_text(seconds: float) -> str:
     """A Unix time as RFC 3339 writes it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat().replace("+00:00", "Z")
@@ -350,9 +340,25 @@ class JobStore:
         return {"id": job.id, "interface": job.service, "phase": job.phase(self.now), "lines": lines, **job.members}
 
 
-def page_of(items: Sequence[Kept], after: str, limit: str, *, usual: int = 20, most: int) -> tuple[list[Kept], bool]:
-    """The items of one page, and whether more follow. after: the id of the last item of the page before. limit: the
-    request's. Raises `APIError`."""
+class Batches:
+    """One batch interface. wire: the dialect of its errors."""
+
+    wire: Wire
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+
+    @abc.abstractmethod
+    def reply(self, request: HTTPRequest, key: str) -> Reply:
+        """The response to a request. key: the API key. Raises `APIError`."""
+
+
+def page_of(
+    items: Sequence[Kept], query: Mapping[str, str], names: str = "after limit", *, usual: int = 20, most: int = 100
+) -> tuple[list[Kept], bool]:
+    """The items of one page, and whether more follow. names: the members of the query that have the id of the last item
+    of the page before, and the size. Raises `APIError`."""
+    after, limit = (query.get(name, "") for name in names.split())
     size = int(limit) if limit.isdecimal() and len(limit) < 6 else 0
     if limit and not 1 <= size <= most:
         raise APIError(400, f"limit: must be a number from 1 to {most}", param="limit")

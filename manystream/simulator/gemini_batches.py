@@ -10,7 +10,20 @@ import base64
 import hashlib
 
 from ..http_server import HTTPRequest
-from .batches import DAY, Job, JobStore, Line, Lines, Reply, StoredFile, form_parts, json_reply, page_of, time_text
+from .batches import (
+    DAY,
+    Batches,
+    Job,
+    JobStore,
+    Line,
+    Lines,
+    Reply,
+    StoredFile,
+    form_parts,
+    json_reply,
+    page_of,
+    time_text,
+)
 from .gemini import GeminiWire
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, raw_json, string
 from .prompt import APIError
@@ -34,17 +47,16 @@ FAILURES: dict[str, JSONObject] = {
 """Last phase of a batch without results → its error."""
 
 
-class GeminiBatches:
+class GeminiBatches(Batches):
     """Answers the requests of `/v1beta/batches`, `/v1beta/files`, and those that create either."""
 
     wire: Wire = GeminiWire()
 
     def __init__(self, store: JobStore) -> None:
-        self._store = store
+        super().__init__(store)
         self._uploads: dict[str, tuple[str, bytearray, JSONObject, str]] = {}
 
     def reply(self, request: HTTPRequest, key: str) -> Reply:
-        """The response to a request. Raises `APIError`."""
         upload = request.query.get("upload_id", "")
         if upload in self._uploads:  # whose first request had the key
             return self._receive(request, upload)
@@ -89,15 +101,14 @@ class GeminiBatches:
         return json_reply({})
 
     def _list(self, request: HTTPRequest, kind: str, key: str) -> Reply:
-        store, query = self._store, request.query
-        token, size = query.get("pageToken", ""), query.get("pageSize", "")
+        store, names = self._store, "pageToken pageSize"
         if kind == "files":
             files = [file for file in store.files.values() if file.key == key]
-            some, more = page_of(files, token, size, usual=10, most=100)
+            some, more = page_of(files, request.query, names, usual=10)
             reply: JSONObject = {"files": [_file_shown(file) for file in some]}
             last = some[-1].id if some else ""
         else:
-            page, more = page_of(store.jobs("gemini", key), token, size, most=1000)
+            page, more = page_of(store.jobs("gemini", key), request.query, names, most=1000)
             reply = {"operations": [self._shown(job) for job in page]}
             last = page[-1].id if page else ""
         return json_reply(reply | ({"nextPageToken": last} if more else {}))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ..http_server import HTTPRequest
-from .batches import Job, JobStore, Line, Lines, Reply, StoredFile, form_parts, json_reply, page_of
+from .batches import Batches, Job, Line, Lines, Reply, StoredFile, form_parts, json_reply, page_of
 from .json_text import JSON, JSONObject, dumps, loads_object, mapping, objects, raw_json, string
 from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .prompt import APIError
@@ -49,16 +49,12 @@ _NAME = re.compile(rb'[; ]name="([^"]*)"')
 _FILE_NAME = re.compile(rb'filename="([^"]*)"')
 
 
-class OpenAIBatches:
+class OpenAIBatches(Batches):
     """Answers the requests of `/v1/files` and `/v1/batches`."""
 
     wire: Wire = OpenAIChatWire()
 
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-
     def reply(self, request: HTTPRequest, key: str) -> Reply:
-        """The response to a request. Raises `APIError`."""
         self.wire.check_headers(request)
         _, _, kind, *rest = request.path.split("/")
         if kind == "files":
@@ -90,8 +86,7 @@ class OpenAIBatches:
                          if file.key == key and (not purpose or file.members["purpose"] == purpose)]  # fmt: skip
                 if request.query.get("order") != "asc":
                     files.reverse()
-                page, more = page_of(files, request.query.get("after", ""), request.query.get("limit", ""),
-                                     usual=10_000, most=10_000)  # fmt: skip
+                page, more = page_of(files, request.query, usual=10_000, most=10_000)
                 return _list_reply([file.id for file in page], [_file_shown(file) for file in page], more)
             case _:
                 id = "".join(rest[:1])
@@ -160,8 +155,7 @@ class OpenAIBatches:
         return job
 
     def _list(self, request: HTTPRequest, key: str) -> Reply:
-        query, jobs = request.query, self._store.jobs("openai", key)
-        page, more = page_of(jobs, query.get("after", ""), query.get("limit", ""), usual=20, most=100)
+        page, more = page_of(self._store.jobs("openai", key), request.query)
         return _list_reply([job.id for job in page], [self._shown(job) for job in page], more)
 
     def _shown(self, job: Job, phase: str = "") -> JSONObject:
@@ -201,16 +195,12 @@ class OpenAIBatches:
             job.members[member] = self._store.keep("file-" + self._store.new_id(), job.key, data, members).id
 
 
-class OpenRouterBatches:
+class OpenRouterBatches(Batches):
     """Answers the requests of `/api/v1/batches`. A batch has its results inline, and only once it is complete."""
 
     wire: Wire = OpenAIChatWire()
 
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-
     def reply(self, request: HTTPRequest, key: str) -> Reply:
-        """The response to a request. Raises `APIError`."""
         self.wire.check_headers(request)
         store, query, rest = self._store, request.query, request.path.split("/")[4:]
         match (request.method, *rest):
@@ -219,7 +209,7 @@ class OpenRouterBatches:
             case ("GET",):
                 jobs = [job for job in store.jobs("openrouter", key)
                         if query.get("status", "") in ("", job.phase(store.now))]  # fmt: skip
-                page, more = page_of(jobs, query.get("after", ""), query.get("limit", ""), usual=20, most=100)
+                page, more = page_of(jobs, query)
                 shown = [{**self._shown(job), "results": None} for job in page]
                 return _list_reply([job.id for job in page], shown, more)
             case (("GET" | "DELETE"), id):

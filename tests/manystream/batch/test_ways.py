@@ -586,6 +586,21 @@ async def test_lines_go_into_a_window_of_the_responses(
     assert batch.counters.missed == 0
 
 
+@pytest.mark.parametrize(("by", "calls"), [(None, 6), (20 * HOUR, 2), (4.5 * HOUR, 2)])
+async def test_so_many_calls_are_in_windows_at_a_time_and_no_more(
+    by: float | None, calls: int, tmp_path: Path, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manystream.batch.ways.MOST_IN_WINDOWS", 2)
+    server = Windows(queue=math.inf)
+    batch = await run(server, tmp_path, count=6, by=by, via="window" if by is None else None)
+    assert texts(tmp_path) == expected(6)
+    created = zip(server.since.values(), server.windows, strict=True)
+    began = sorted(since for (since, _), window in created if window != "none")
+    assert len(began) == calls
+    assert all(later - earlier >= HOUR for earlier, later in zip(began, began[2:], strict=False))
+    assert batch.counters.missed == 0
+
+
 def named(tmp_path: Path) -> int:
     """Return how many answers in windows are known to the file of submissions, and not in the journal."""
     path = submissions_path(tmp_path / "a.jsonl")
