@@ -13,7 +13,7 @@ Z = 1.645
 TOLERANCE = 1.05
 """The search ends when the lowest rate that failed is at most so many times the highest one that kept the objective."""
 MOST_REPEATS = 3
-"""The most runs at one rate, if the calls of fewer do not decide it."""
+"""The most runs at one rate, if the calls of fewer do not decide it, or other processes disturb them."""
 MOST_RATES = 16
 LOWEST_RATE = 0.05
 """Calls per second below which the search gives up."""
@@ -25,7 +25,7 @@ class Step:
 
     rate: calls per second.
     runs: the runs at this rate.
-    good, due: calls that kept the objective, of those that were due, in all runs.
+    good, due: calls that kept the objective, of those that were due, in all runs that are not invalid.
     """
 
     rate: float
@@ -35,8 +35,8 @@ class Step:
 
     @property
     def run(self) -> Run:
-        """The last run."""
-        return self.runs[-1]
+        """The last run that is not invalid; if all are, the last one."""
+        return next((run for run in reversed(self.runs) if run.verdict.valid is not False), self.runs[-1])
 
     @property
     def share(self) -> float:
@@ -118,9 +118,13 @@ class Search:
         while len(step.runs) < MOST_REPEATS:
             run = measure(rate, len(step.runs))
             step.runs.append(run)
+            self.interrupted = run.result.interrupted
+            if run.verdict.valid is False:
+                if self.interrupted or run.verdict.largest is not None:
+                    break
+                continue  # other processes were the cause, and not the load
             step.good += run.result.figures.good
             step.due += run.result.figures.due
-            self.interrupted = run.result.interrupted
-            if self.interrupted or run.verdict.valid is False or step.keeps(self.attain) is not None:
+            if self.interrupted or step.keeps(self.attain) is not None:
                 break
         return step

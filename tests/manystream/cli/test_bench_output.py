@@ -460,6 +460,18 @@ def test_a_search_stops_at_the_limit_of_the_client() -> None:
     assert lines[-1] == "above it, this client was the limit and not the server: use --workers"
 
 
+def test_a_run_that_other_processes_disturb_is_repeated() -> None:
+    disturbed = at(1.0, 0.0, clients=[client(reads=0.1)])
+    left = [disturbed, at(1.0, 1.0), disturbed, disturbed, disturbed]
+    search = Search(0.95)
+    search.run(lambda *_: left.pop(0) if left else at(1.0, 0.0), 1.0, None)
+    assert [(step.rate, len(step.runs), step.run.verdict.valid) for step in search.steps[:2]] == [
+        (1.0, 2, True),
+        (2.0, 3, False),
+    ]
+    assert (search.steps[0].share, search.best) == (1.0, 1.0)
+
+
 def test_the_bounds_of_a_share_are_wilsons() -> None:
     assert Step(1.0, [], 95, 100).bounds == pytest.approx((0.9008, 0.9754), abs=0.0001)
     assert Step(1.0, [], 0, 0).bounds == (0.0, 1.0)
