@@ -97,6 +97,8 @@ class DurableAnswer:
     events: the events that were read.
     machine: reads the stream of the answer, over all connections; None before the first event.
     stream: the answer is read as a stream. Else it is asked for until it has ended.
+    asks_whole: the next read asks for the state of the answer, because its stream ended without its end, and brought
+        nothing.
     attached: another call has created it.
     on_named: called with the resume token when the server has named an unstreamed answer that is not complete.
     ended: the server has said that the answer has ended, or it cannot be read: nothing more is read.
@@ -106,7 +108,7 @@ class DurableAnswer:
 
     __slots__ = (
         "_in_vain", "_key", "_prepare", "_reached_at", "_stored",
-        "attached", "ended", "events", "machine", "on_named", "reads", "resumed", "stream",
+        "asks_whole", "attached", "ended", "events", "machine", "on_named", "reads", "resumed", "stream",
     )  # fmt: skip
 
     def __init__(
@@ -133,6 +135,7 @@ class DurableAnswer:
         self.machine: StreamMachine | None = None
         self.on_named: Callable[[str], None] | None = None
         self.stream: bool = stream
+        self.asks_whole: bool = False
         self.ended: bool = False
         self.attached: bool = answer_id is not None
         self.reads: bool = self.attached
@@ -153,7 +156,8 @@ class DurableAnswer:
     def read_request(self, provider: Provider) -> WireRequest:
         """Return the request that reads the answer from its beginning, or goes on after the last event."""
         assert self.answer_id is not None, "the server has named the answer"
-        return self._stored.read(provider, self.answer_id, stream=self.stream, after=self.events.after)
+        stream, self.asks_whole = self.stream and not self.asks_whole, False
+        return self._stored.read(provider, self.answer_id, stream=stream, after=self.events.after)
 
     def next_read(self, prepared: Prepared) -> Prepared:
         """Prepare the next attempt, which reads on. prepared: the latest attempt's request."""

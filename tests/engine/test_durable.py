@@ -668,6 +668,24 @@ async def test_the_rest_of_a_stream_may_come_whole(
     assert any(line[:3] == "GET" and "stream" not in line for line in keeper.asked) is (before == "refused")
 
 
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+async def test_the_state_is_asked_for_if_a_stream_has_no_end(name: str, autojump_clock: trio.testing.MockClock) -> None:
+    """As of an answer that was cancelled: its events stop, and none says so."""
+    endless = STREAM_HEAD.encode() + chunked("".join(STREAMS[name][:-2]))
+    state = {"responses": resource, "interactions": interaction}[name]
+    waits, ended = answer(json.dumps(state("in_progress"))), answer(json.dumps(state("cancelled")))
+    async with keeping(name, endless, endless, waits, endless, ended) as (keeper, engine):
+        recorder = await read(engine, durable(timeouts=ms.Timeouts(idle=20)))
+        completion = recorder.completion
+        assert ["stream" in line for line in keeper.asked[1:]] == [True, False, True, False]
+        keeper.plans += [endless, endless, waits]
+        assert (await read(engine, durable())).completion.success
+    assert completion.response is not None
+    assert completion.response.finish_reason is ms.FinishReason.ABORTED
+    assert recorder.text == completion.response.text == "".join(TEXTS)
+    assert recorder.types[-1] == "ERROR"
+
+
 # --- attach ---
 
 

@@ -200,6 +200,8 @@ class DurableStreamBody(StreamBody):
             self._attempt.give_up(error)
 
     def _end_machine(self, broken: ProviderError | None) -> None:
+        durable = self._durable
+        durable.asks_whole = broken is None and durable.reads and not durable.events.advanced
         self._attempt.failed(broken or truncated("truncated stream: it ended before the answer"))
 
     def _ended(self, events: Sequence[Event]) -> None:
