@@ -590,7 +590,7 @@ class AnsweringConnection(HTTPConnection):
     def _discard(self) -> None:
         """Read what still comes of a refused request. If its socket were closed now, TCP would reset the connection,
         and its client, which still sends, would not read the answer."""
-        self.reader = RequestReader()
+        self.reader: RequestReader = RequestReader()
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_WR)
         self._server.wait_for(self)

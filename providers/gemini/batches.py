@@ -91,7 +91,7 @@ class Gemini(BatchInterface):
     def __init__(self, provider: Provider) -> None:
         super().__init__(provider)
         if self._version:
-            self.files = FILES
+            self.files: BatchFiles | None = FILES
         else:
             self.terms = replace(self.terms, bytes=INLINE_BYTES)
 
