@@ -2,7 +2,9 @@
 
 The algorithm compares the time to the first token with the shortest time seen for a prompt of that size. By Little's
 law, the number of calls that wait inside the server is the number of running calls, times the part of a call's
-duration by which the first token was late.
+duration by which the first token was late. That is so if the server's steps take as long with one call as with many.
+Where they do not, fewer calls at a time would give fewer tokens: the limit is not cut below what is needed for nearly
+the most calls per second.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ LEAST_ROUND = 4
 
 GROWTH = 0.05
 """The part of the limit that a good round adds to it, at least one call."""
+
+NEARLY = 0.95
+"""A limit that gives this part of the most calls per second is as good as a larger one."""
 
 LEAST_KEPT = 600.0
 """Seconds after which the next measured time replaces a shortest time."""
@@ -101,6 +106,9 @@ class Concurrency:
         self._least_to_token = LeastTimes()
         self._least_per_token = LeastTimes()
         self._round: list[_Ended] = []
+        self._rates: dict[int, float] = {}  # half octave of the limit → calls that ended per second under it
+        self._ended = 0  # calls since the last round
+        self._round_at = math.inf  # when the last round ended; infinity: the calls since then ran under another limit
         self._cut_at = -math.inf
         self._refusals = 0  # in a row; those of calls that ran together count as one
         self._refused_at = -math.inf
@@ -135,6 +143,7 @@ class Concurrency:
         in_use = self._is_in_use()
         call = self._calls.pop(permit, None)
         self._refusals = 0
+        self._ended += 1
         if call is None or not self.adaptive or call.sent_at <= self._cut_at:
             return
         total = now - call.sent_at
@@ -162,6 +171,7 @@ class Concurrency:
 
     def interrupt(self) -> None:
         """Judge none of the running calls: the program has paused the server, and their times contain the pause."""
+        self._round_at = math.inf
         for call in self._calls.values():
             call.sent_at = -math.inf
 
@@ -174,14 +184,30 @@ class Concurrency:
 
     def _end_round(self, in_use: bool, now: float) -> None:
         ended, self._round = self._round, []
+        if in_use and now > self._round_at:
+            octave, rate = round(2.0 * math.log2(self.limit)), self._ended / (now - self._round_at)
+            self._rates[octave] = (self._rates.get(octave, rate) + rate) / 2.0
+        self._round_at, self._ended = now, 0
         measured = [call for call in ended if call.ratio > 0]
         if measured and median(call.ratio for call in measured) > SLOW:
             inside = (
                 self.limit * median(call.excess for call in measured) / max(_SHORTEST, fmean(c.total for c in ended))
             )
-            self._cut(self.limit - max(1.0, inside), now)
+            # If the steps of a server take longer the more calls run, the excess is not the time of a queue.
+            limit = max(self.limit - max(1.0, inside), self._needed())
+            if limit != self.limit:
+                self._cut(limit, now)
         elif in_use and (self._cut_at > -math.inf or not measured):
             self._grow(max(1.0, GROWTH * self.limit))
+
+    def _needed(self) -> float:
+        """Return the least limit that is known to give nearly the most calls per second, or half an octave less if
+        nothing is known of that; 0 if nothing is known."""
+        enough = NEARLY * max(self._rates.values(), default=math.inf)
+        octave = min((octave for octave, rate in self._rates.items() if rate >= enough), default=None)
+        if octave is None:
+            return 0.0
+        return math.pow(2.0, (octave if octave - 1 in self._rates else octave - 1) / 2.0)
 
     def _grow(self, calls: float) -> None:
         self.limit = min(self.at_most, self.limit + calls)
@@ -189,6 +215,7 @@ class Concurrency:
     def _cut(self, limit: float, now: float) -> None:
         self.limit = max(1.0, min(limit, self.at_most))
         self._cut_at = now
+        self._round_at = math.inf
         self._round.clear()
 
     def _is_in_use(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -60,6 +61,30 @@ def test_a_server_that_queues_inside_is_filled_but_not_flooded(streamed: bool) -
     outcome = inference_server.measure(plan, streamed=streamed)
     assert outcome.throughput > 0.9
     assert outcome.first_token < (5 if streamed else 20)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(("base", "each"), [(0.004, 0.0001), (0.001, 0.0005)])
+def test_a_server_whose_steps_grow_with_their_calls_is_used(streamed: bool, base: float, each: float) -> None:
+    """A small model on a CPU. Each call makes the step of all longer, so that late tokens are not tokens that wait."""
+    plan = replace(
+        inference_server.draw(1001),
+        kind="batch",
+        base=inference_server.TOKENS_PER_STEP * base,
+        each=inference_server.TOKENS_PER_STEP * each,
+        prefill=1e-6,
+        room=128 * 150.0,
+        queue=10**9,
+        slots=10**9,
+        input_tokens=50.0,
+        output_tokens=100.0,
+        round_trip=0.002,
+    )
+    learned = inference_server.InferenceServer(plan, streamed=streamed)
+    full = inference_server.InferenceServer(plan, fixed=128, streamed=streamed)
+    learned.run()
+    full.run()
+    assert learned.done >= 0.9 * full.done
 
 
 def test_three_replicas_of_which_one_is_slow_and_one_fails() -> None:
