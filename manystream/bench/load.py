@@ -553,7 +553,7 @@ def rare_collections() -> Generator[None, None, None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 3, 200)  # small steps: what is in cycles is freed a little at a time
+    gc.set_threshold(700, 1000, 100)  # an ended call leaves nothing in cycles, so that collections find next to nothing
     try:
         yield
     finally:
