@@ -6,6 +6,7 @@ import asyncio
 import math
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from types import ModuleType
 
 import httpx
@@ -336,13 +337,13 @@ async def test_a_streamed_body_has_its_announced_length(length: int, words: str 
         yield b"lo"
 
     with serving(always_ok) as server:
-        async with httpx.AsyncClient(transport=Transport()) as client:
+        async with httpx.AsyncClient(transport=Transport()) as client, aclosing(pieces()) as body:
             headers = {"Content-Length": str(length)}
             if words is None:
-                assert (await client.post(server.url, content=pieces(), headers=headers)).content == b"ok"
+                assert (await client.post(server.url, content=body, headers=headers)).content == b"ok"
                 return
             with pytest.raises(httpx.LocalProtocolError) as caught:
-                await client.post(server.url, content=pieces(), headers=headers)
+                await client.post(server.url, content=body, headers=headers)
             assert str(caught.value) == words
 
 
