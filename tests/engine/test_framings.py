@@ -128,7 +128,7 @@ def test_every_cut_of_a_framing_delivers_the_same_events(case: Case, name: str) 
     opening = pieces[: 1 + len(case.begin) + 2]
     rest = b"".join(pieces[len(opening) :])
     for place in cuts(case, 0, len(rest)):
-        assert Stream(case, True).read([*opening, rest[:place], rest[place:]]).delivered == expected
+        assert both(case, [*opening, rest[:place], rest[place:]]).delivered == expected
 
 
 @cases

@@ -31,7 +31,7 @@ from manystream.transport.timers import Timers
 from tests.support.dialects import DIALECTS, INTERACTIONS, Wording
 from tests.support.peers import Line, answer, chat_answer, chunked, error_body, open_descriptors, open_peer
 
-STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "40"))
+STEP = int(os.environ.get("MANYSTREAM_DEFECT_STEP", "20"))
 """The distance between two Python calls at which the hook raises. 1 is the complete run (`make defects`)."""
 PARTS = 8 if STEP == 1 else 2
 """The number of tests over which the runs of a dialect are spread. On a busy machine, one test with all runs would take

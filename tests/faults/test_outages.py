@@ -251,9 +251,9 @@ async def prompts(number: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
 
 
 @pytest.mark.parametrize(("profile", "attempts"), [("openai-chat", 6), ("vllm", 2)])
-@pytest.mark.parametrize(("kind", "minutes"), [("refuse", 29), ("never there", 29), ("drop", 9), ("reset", 9)])
-async def test_a_batch_survives_a_long_outage(
-    kind: Kind, minutes: int, profile: str, attempts: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("kind", [*KINDS, "never there"])
+async def test_a_batch_survives_half_an_hour(
+    kind: Kind, profile: str, attempts: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     server = Server(kind="refuse" if kind == "never there" else kind)
     retry = ms.Retry(max_attempts=attempts, cap=60.0)
@@ -264,14 +264,14 @@ async def test_a_batch_survives_a_long_outage(
                 batch = Batch(engine, journal, lambda model: f"{profile}/m", concurrency=40)
                 async with trio.open_nursery() as nursery:
                     if kind == "never there":
-                        nursery.start_soon(server.away, minutes * 60)
+                        nursery.start_soon(server.away, 29 * 60)
                     nursery.start_soon(batch.run, prompts(300))
                     if kind != "never there":
                         await trio.sleep(2)
-                        nursery.start_soon(server.away, minutes * 60)
-                    await trio.sleep((minutes - 1) * 60)
+                        nursery.start_soon(server.away, 29 * 60)
+                    await trio.sleep(28 * 60)
                     batch.count_waiting()
-                    assert (minutes - 2) * 60 <= batch.counters.away <= (minutes - 1) * 60 + 2
+                    assert 27 * 60 <= batch.counters.away <= 28 * 60 + 2
                     assert batch.counters.waiting >= 39
                 batch.count_waiting()
     assert (batch.counters.answered, batch.counters.failed, batch.counters.away) == (300, 0, 0.0)

@@ -227,10 +227,10 @@ def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path) -> None:
 
 
 def test_a_batch_killed_repeatedly_answers_each_line_once(simulator: Simulator, tmp_path: Path) -> None:
-    wanted = [f"q{n}" for n in range(300)]
+    wanted = [f"q{n}" for n in range(600)]
     write(tmp_path / "p.jsonl", [line(id, "simulate: delay=0.05") for id in wanted])
     answers = tmp_path / "a.jsonl"
-    for goal in (50, 150):
+    for goal in (50, 150, 300, 450):
         process = start(tmp_path, *against(simulator), "--concurrency", "20")
         try:
             until(partial(reached, process, answers, goal))
@@ -239,7 +239,7 @@ def test_a_batch_killed_repeatedly_answers_each_line_once(simulator: Simulator, 
             process.communicate()
         assert process.returncode == -signal.SIGKILL
         with answers.open("ab") as file:
-            file.write(b'{"id":"q299","te')  # an incomplete line, as after a crash during a write
+            file.write(b'{"id":"q599","te')  # an incomplete line, as after a crash during a write
     kept = answers.read_bytes().rpartition(b"\n")[0]
     status, out, _ = run(tmp_path, *against(simulator), "--concurrency", "20")
     assert status == 0

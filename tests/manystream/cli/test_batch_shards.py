@@ -16,22 +16,23 @@ from tests.manystream.cli.test_batch import against, ids, line, run, run_process
 __all__ = ["simulator"]  # the fixture
 
 
-def test_processes_with_a_shard_each_answer_every_line_once(simulator: Simulator, tmp_path: Path) -> None:
+def test_four_processes_answer_every_line_once(simulator: Simulator, tmp_path: Path) -> None:
     wanted = [f"q{number}" for number in range(1, 11)]
     write(tmp_path / "p.jsonl", [line(id) for id in wanted])
-    processes = [start(tmp_path, *against(simulator), "--shard", f"{index}/2") for index in range(2)]
+    processes = [start(tmp_path, *against(simulator), "--shard", f"{index}/4") for index in range(4)]
     try:
         outputs = [process.communicate(timeout=60.0) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    assert [process.returncode for process in processes] == [0, 0]
-    assert sorted(ids(tmp_path / "a.1-of-2.jsonl")) == sorted(wanted[0::2])
-    assert sorted(ids(tmp_path / "a.0-of-2.jsonl")) == sorted(wanted[1::2])
+    assert [process.returncode for process in processes] == [0, 0, 0, 0]
+    assert sorted(ids(tmp_path / "a.1-of-4.jsonl")) == ["q1", "q5", "q9"]
+    assert sorted(ids(tmp_path / "a.0-of-4.jsonl")) == ["q4", "q8"]
+    assert sorted(id for index in range(4) for id in ids(tmp_path / f"a.{index}-of-4.jsonl")) == sorted(wanted)
     assert not (tmp_path / "a.jsonl").exists()
-    assert "Shard 1/2: the lines whose number modulo 2 is 1" in outputs[1][1]
-    assert "→ a.1-of-2.jsonl" in outputs[1][0]
+    assert "Shard 1/4: the lines whose number modulo 4 is 1" in outputs[1][1]
+    assert "→ a.1-of-4.jsonl" in outputs[1][0]
 
 
 def test_failures_of_a_shard_are_in_a_file_of_its_own(simulator: Simulator, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def run(events: list[tuple[str, bytes]], stray: bytes = b"", *, lenient: bool = 
     assert checker.stream == "ended"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(WIRE_EVENTS, max_size=8), st.booleans())
 def test_arbitrary_events_of_the_dialect_never_raise(events: list[tuple[str, JSONObject]], lenient: bool) -> None:
     run([(name, json.dumps(value).encode()) for name, value in events], lenient=lenient)
