@@ -164,6 +164,10 @@ class Concurrency:
         self.hold_until = max(self.hold_until, now + hold)
         if call is not None and self.adaptive and call.sent_at > self._cut_at:
             self._cut(float(self.running), now)
+            # What larger limits gave is no reason to go back to them.
+            self._rates = {
+                octave: rate for octave, rate in self._rates.items() if octave <= 2.0 * math.log2(self.limit)
+            }
 
     def leave(self, permit: Permit) -> None:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""

@@ -77,6 +77,28 @@ def test_a_refusal_sets_the_limit_to_the_running_calls() -> None:
     assert (concurrency.limit, concurrency.running, concurrency.hold_until) == (7, 6, 4)
 
 
+def test_a_slow_round_does_not_go_back_to_a_limit_that_was_refused() -> None:
+    concurrency = Concurrency(at_most=8)
+    running = start(concurrency, 8, 0)
+    for number in range(40):  # ten calls per second
+        concurrency.end(running.pop(0), number / 10)
+        running += start(concurrency, 1, number / 10)
+        concurrency.first_token(running[-1], number / 10 + 0.01)
+    for ticket in running[2:-1]:
+        concurrency.leave(ticket)
+    concurrency.refuse(running[-1], None, 5)
+    assert concurrency.limit == 2
+    for ticket in running[:2]:
+        concurrency.leave(ticket)
+    for now in range(10, 60, 10):
+        running = start(concurrency, 2, now)
+        for ticket in running:
+            concurrency.first_token(ticket, now + 8)
+        for ticket in running:
+            concurrency.end(ticket, now + 9)
+    assert concurrency.limit <= 2
+
+
 def test_after_a_cut_a_good_round_adds_one() -> None:
     concurrency = Concurrency()
     concurrency.refuse(start(concurrency, 8, 0)[0], None, 1)
