@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from ..providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, loads_object, mapping
+from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_printable, loads_object, mapping
 from .figures import NAMES
-from .histogram import RESAMPLES, SHARES, Counts, Interval, Windows, decoded, interval_of, merged, percentile
-from .report import PERCENTILES, SCHEMA
+from .histogram import RESAMPLES, SHARES, Counts, Interval, Windows, interval_of, merged, percentile
+from .report import PERCENTILES, SCHEMA, histograms, is_valid
 
 SETTINGS = ("dialect", "model", "stream", "slo")
 
 
 class CompareError(ValueError):
     """A file that is no result. The message names it."""
-
-
-@dataclass(slots=True, frozen=True)
-class Difference:
-    """A percentile of a figure in two results, in seconds.
-
-    figure: the figure's name.
-    percentile: the percentile's name.
-    before, after: its value in the first and in the second result.
-    interval: the confidence interval of the relative change; None with too few windows.
-    """
-
-    figure: str
-    percentile: str
-    before: float
-    after: float
-    interval: Interval | None
-
-    @property
-    def change(self) -> float:
-        """The relative change: 0.1 is ten per cent more."""
-        return self.after / self.before - 1.0 if self.before else 0.0
-
-    @property
-    def real(self) -> bool | None:
-        """Whether the change is more than chance; None if that is unknown."""
-        return None if self.interval is None else not self.interval.low <= 0.0 <= self.interval.high
 
 
 def read_result(path: Path) -> JSONObject:
@@ -58,44 +30,55 @@ def read_result(path: Path) -> JSONObject:
     return page
 
 
-def is_valid(page: JSONObject) -> bool | None:
-    """Return whether a result is marked as valid; None if it was not judged."""
-    found = mapping(page, "validity").get("valid")
-    return found if isinstance(found, bool) else None
+def compared(before: JSONObject, after: JSONObject) -> JSONObject:
+    """Return the comparison of two results as a JSON object. docs/guide/bench.md has the schema.
+
+    Raises `CompareError`.
+    """
+    return {
+        "valid": False not in (is_valid(before), is_valid(after)),
+        "differences": [*_differences(before, after)],
+        "settings": [*_other_settings(before, after)],
+    }
 
 
-def different_settings(before: JSONObject, after: JSONObject) -> list[str]:
+def _other_settings(before: JSONObject, after: JSONObject) -> list[str]:
     """Return what was measured otherwise in one result than in the other, such as `concurrency: 5, 10`."""
     pages = [{**mapping(page, "load"), **{name: page.get(name) for name in SETTINGS}} for page in (before, after)]
     names = [name for name in pages[0] if name != "seed" and pages[0][name] != pages[1].get(name)]
     return [f"{name}: {', '.join(dumps_printable(page.get(name)).decode() for page in pages)}" for name in names]
 
 
-def differences(before: JSONObject, after: JSONObject) -> list[Difference]:
-    """Return the difference of each percentile that both results have. Raises `CompareError`."""
-    found: list[Difference] = []
+def _differences(before: JSONObject, after: JSONObject) -> list[JSON]:
+    """Return the difference of each percentile that both results have, in seconds."""
+    found: list[JSON] = []
     for name in NAMES:
-        one, two = _windows(before, name), _windows(after, name)
+        one, two = (_windows(page, name) for page in (before, after))
         if not one or not two:
             continue
-        intervals = _changes(one, two)
-        for share, word, interval in zip(SHARES, PERCENTILES, intervals, strict=True):
-            first, second = percentile(merged(one), share), percentile(merged(two), share)
-            if first is not None and second is not None:
-                found.append(Difference(name, word, first, second, interval))
+        for share, word, interval in zip(SHARES, PERCENTILES, _changes(one, two), strict=True):
+            first, second = percentile(merged(one), share) or 0.0, percentile(merged(two), share) or 0.0
+            found.append({
+                "figure": name,
+                "percentile": word,
+                "before": first,
+                "after": second,
+                "change": second / first - 1.0 if first else 0.0,
+                "interval": interval and list(interval),
+                "real": interval and not interval.low <= 0.0 <= interval.high,
+            })  # fmt: skip
     return found
 
 
 def _windows(page: JSONObject, name: str) -> list[Counts]:
-    texts = mapping(page, name).get("histograms")
     try:
-        found = [decoded(text) for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+        return [histogram for histogram in histograms(page, name) if histogram]
     except ValueError as error:
         raise CompareError(f"{name}: a histogram {error}") from None
-    return [histogram for histogram in found if histogram]
 
 
 def _changes(one: Sequence[Counts], two: Sequence[Counts]) -> list[Interval | None]:
+    """Return the confidence interval of the relative change of each percentile; None with too few windows."""
     first, second = Windows(one, seed=1), Windows(two, seed=2)
     if not (first.enough and second.enough):
         return [None] * len(SHARES)

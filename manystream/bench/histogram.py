@@ -19,9 +19,8 @@ import zlib
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 Counts: TypeAlias = defaultdict[int, int]
 """Bucket → number of time spans."""
@@ -106,8 +105,7 @@ def share_within(counts: Mapping[int, int], seconds: float) -> float | None:
 # --- confidence ---
 
 
-@dataclass(slots=True, frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A confidence interval, in seconds. low, high: its ends."""
 
     low: float

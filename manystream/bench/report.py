@@ -1,12 +1,13 @@
-"""A run as a JSON object, for scripts and for `manystream bench compare`. docs/guide/bench.md has the schema."""
+"""A run as a JSON object, for scripts and for all reports. docs/guide/bench.md has the schema."""
 
 from __future__ import annotations
 
-from ..providers.json.json_values import JSON, JSONObject
-from .figures import NAMES, Summary
-from .histogram import Counts, encoded, percentile
+from ..providers.json.json_values import JSON, JSONObject, items, mapping
+from .figures import NAMES, Slo
+from .histogram import Counts, decoded, encoded, percentile
 from .load import Plan, Result
 from .runs import Run
+from .search import Search
 from .validity import FULL_CORE, Calibration, ClientFigures, combined
 
 SCHEMA = "manystream.bench/1"
@@ -14,19 +15,55 @@ SCHEMA = "manystream.bench/1"
 
 PERCENTILES = ("p50", "p90", "p99")
 FIGURE_MEMBERS = ("count", "mean", *PERCENTILES, "longest")
+STAMPS: dict[JSON, str] = {True: "VALID", False: "INVALID", None: "NOT JUDGED"}
+"""Member `valid` of a result → its stamp."""
+
+
+# --- reading ---
+
+
+def number(page: JSONObject, path: str) -> float | None:
+    """Return the number at a path of members, such as `ttft.p99`, or None."""
+    found: JSON = page
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, (int, float)) else None
+
+
+def numbers(page: JSONObject, name: str) -> list[float]:
+    """Return the numbers in a member that is an array."""
+    return [value for value in items(page, name) if isinstance(value, (int, float))]
+
+
+def texts(page: JSONObject, name: str) -> list[str]:
+    """Return the texts in a member that is an array."""
+    return [text for text in items(page, name) if isinstance(text, str)]
+
+
+def is_valid(page: JSONObject) -> bool | None:
+    """Return whether a result is marked as valid; None if it was not judged."""
+    found = mapping(page, "validity").get("valid")
+    return found if isinstance(found, bool) else None
+
+
+def histograms(page: JSONObject, name: str) -> list[Counts]:
+    """Return the histograms of a figure, one for each window. Raises `ValueError`."""
+    return [decoded(text) for text in texts(mapping(page, name), "histograms")]
+
+
+# --- writing ---
 
 
 def run_object(run: Run) -> JSONObject:
     """Return a run as a JSON object. Times are in seconds; null means that a value is unknown."""
-    result, figures = run.result, run.result.figures
+    result, figures, verdict = run.result, run.result.figures, run.verdict
     client = combined(result.clients)
-    valid = run.verdict.valid
     return {
         "schema": SCHEMA,
         "validity": {
-            "valid": valid,
-            "reasons": list(run.verdict.reasons),
-            "largest_valid_load": run.verdict.largest,
+            "valid": verdict.valid,
+            "reasons": list(verdict.reasons),
+            "largest_valid_load": verdict.largest,
             "load": result.load,
             "load_unit": "calls at a time" if result.plan.arrivals is None else "calls per second",
             "calibration": _calibration(run.calibration),
@@ -47,18 +84,41 @@ def run_object(run: Run) -> JSONObject:
         "good_calls": figures.good if result.plan.slo else None,
         "failures": dict(figures.failures),
         "first_failure": figures.first_failure or None,
-        **{name: _figure(result, name, valid) for name in NAMES},
+        **{name: _figure(result, name, verdict.valid) for name in NAMES},
         "events": figures.measured_events,
         "events_per_second": result.events_per_second,
         "output_tokens": figures.tokens,
         "output_tokens_per_second": result.tokens_per_second,
         "tokens_reported": figures.ok - figures.unreported,
         "client": _client(client, len(result.clients)),
-        "simulator": {"cpu_share": simulator_share(result)},
+        "simulator": {"cpu_share": _simulator_share(result)},
         "connections": {"opened": result.connections_opened, "reused": result.connections_reused},
         "interrupted": result.interrupted,
         "silent": result.silent,
-        "warnings": list(warnings_of(run)),
+        "warnings": list(_warnings(run)),
+    }
+
+
+def search_object(search: Search, slo: Slo) -> JSONObject:
+    """Return a search and each of its steps as a JSON object."""
+    return {
+        "slo": dict(slo),
+        "attain": search.attain,
+        "highest_rate": search.best,
+        "certain": search.certain,
+        "limited_by_client": search.limited_by_client,
+        "interrupted": search.interrupted,
+        "steps": [
+            {
+                **run_object(step.run),
+                "offered_rate": step.rate,
+                "attained": step.share,
+                "attained_at_least": step.bounds[0],
+                "keeps": step.keeps(search.attain),
+            }
+            for step in sorted(search.steps, key=lambda step: step.rate)
+            if step.runs
+        ],
     }
 
 
@@ -78,87 +138,64 @@ def _plan(plan: Plan, workers: int) -> JSONObject:
 
 
 def _figure(result: Result, name: str, valid: bool | None) -> JSONObject:
-    histograms = result.figures.histograms(name)
     summary = result.figures.summary(name)
-    return {
-        **summary_object(summary),
-        "valid": valid,
-        "histograms": [encoded(histogram) for histogram in histograms] if summary.count else [],
-    }
-
-
-def summary_object(summary: Summary) -> JSONObject:
-    """Return a figure without its histograms."""
     intervals: JSONObject = {
-        name: None if interval is None else [interval.low, interval.high]
-        for name, interval in zip(PERCENTILES, summary.intervals, strict=True)
+        word: interval and list(interval) for word, interval in zip(PERCENTILES, summary.intervals, strict=True)
     }
-    return {**{name: getattr(summary, name) for name in FIGURE_MEMBERS}, "intervals": intervals}
+    return {
+        **{member: getattr(summary, member) for member in FIGURE_MEMBERS},
+        "intervals": intervals,
+        "valid": valid,
+        "histograms": [encoded(counts) for counts in result.figures.histograms(name)] if summary.count else [],
+    }
 
 
 def _client(client: ClientFigures, processes: int) -> JSONObject:
+    names = ("waited", "loop_lag", "retransmits", "descriptors", "descriptor_limit")
+    delays = (("loop_delay", client.loop_delays), ("read_delay", client.reads), ("start_delay", client.starts))
     return {
         "processes": processes,
         "cpu_share": client.share,
         "busy": client.cpu / max(processes * client.seconds - (client.waited or 0.0), client.cpu, 1e-9),
-        "waited": client.waited,
-        "loop_lag": client.loop_lag,
-        "loop_delay": _delays(client.loop_delays),
-        "read_delay": _delays(client.reads),
-        "start_delay": _delays(client.starts),
-        "retransmits": client.retransmits,
-        "descriptors": client.descriptors,
-        "descriptor_limit": client.descriptor_limit,
+        **{name: getattr(client, name) for name in names},
+        **{name: {"p50": percentile(counts, 0.5), "p99": percentile(counts, 0.99)} for name, counts in delays},
     }
 
 
-def _delays(counts: Counts) -> JSONObject:
-    return {name: percentile(counts, share) for name, share in (("p50", 0.5), ("p99", 0.99))}
-
-
-def _calibration(calibration: Calibration | None) -> JSON:
-    if calibration is None:
+def _calibration(found: Calibration | None) -> JSON:
+    if found is None:
         return None
-    return {
-        "p50": calibration.p50,
-        "p99": calibration.p99,
-        "busy": calibration.client_busy,
-        "simulator_share": calibration.simulator_share,
-    }
+    share = found.simulator_share
+    return {"p50": found.p50, "p99": found.p99, "busy": found.client_busy, "simulator_share": share}
 
 
-def simulator_share(result: Result) -> float | None:
+def _simulator_share(result: Result) -> float | None:
     """Return the share of a core that the built-in simulator used; None for another server."""
     return result.simulator_seconds / result.seconds if result.simulator_seconds is not None else None
 
 
-def warnings_of(run: Run) -> list[str]:
+def _warnings(run: Run) -> list[str]:
     """Return what a reader of the figures must know, as sentences."""
-    result, figures, found = run.result, run.result.figures, list[str]()
-    if result.interrupted:
-        found.append("interrupted: these are the figures so far")
-    if result.silent and result.seconds >= 0.5:
-        found.append(
-            f"{result.silent:,} of the streams received nothing in the measured time: the server has stalled, or lets"
-            " them wait"
-        )
-    share = simulator_share(result)
-    if share is not None and share >= FULL_CORE:
-        found.append(
-            f"the simulator, one Python process, used {share:.0%} of a core: the figures show the simulator's limit"
-        )
-    if run.calibration is not None and (run.calibration.simulator_share or 0.0) >= FULL_CORE:
-        found.append("the simulator had no core left in the calibration, which so had less load than the run")
-    if figures.unreported and result.plan.stream:
-        found.append(
-            f"{figures.unreported:,} answers had no count of tokens: each of their events with content counts as one"
-        )
-    retransmits = combined(result.clients).retransmits
-    if retransmits:
-        found.append(f"the network lost segments of this client: {retransmits:,} were sent again")
-    started_late = figures.due - figures.started
-    if started_late > 0:
-        found.append(
-            f"{started_late:,} calls were due and never started: all places were taken, or this client was too slow"
-        )
-    return found
+    result, figures = run.result, run.result.figures
+    share = _simulator_share(result) or 0.0
+    calibrated = (run.calibration and run.calibration.simulator_share) or 0.0
+    retransmits = combined(result.clients).retransmits or 0
+    never = figures.due - figures.started
+    notes = (
+        (result.interrupted, "interrupted: these are the figures so far"),
+        (result.silent and result.seconds >= 0.5,
+         f"{result.silent:,} of the streams received nothing in the measured time: the server has stalled, or lets"
+         " them wait"),
+        (result.plan.slo and result.unfinished and not figures.ok and not figures.failures,
+         "no call ended in the measured time, so none kept the objective: use more --seconds"),
+        (share >= FULL_CORE,
+         f"the simulator, one Python process, used {share:.0%} of a core: the figures show the simulator's limit"),
+        (calibrated >= FULL_CORE,
+         "the simulator had no core left in the calibration, which so had less load than the run"),
+        (figures.unreported and result.plan.stream,
+         f"{figures.unreported:,} answers had no count of tokens: each of their events with content counts as one"),
+        (retransmits, f"the network lost segments of this client: {retransmits:,} were sent again"),
+        (never > 0,
+         f"{never:,} calls were due and never started: all places were taken, or this client was too slow"),
+    )  # fmt: skip
+    return [note for is_so, note in notes if is_so]

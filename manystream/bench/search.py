@@ -52,7 +52,7 @@ class Step:
         centre = share + Z * Z / (2 * count)
         half = Z * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
         whole = 1 + Z * Z / count
-        return (centre - half) / whole, (centre + half) / whole
+        return max(0.0, centre - half) / whole, (centre + half) / whole
 
     def keeps(self, attain: float) -> bool | None:
         """Whether the objective is kept for at least this share of calls; None if the calls do not decide it."""

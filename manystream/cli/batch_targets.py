@@ -19,7 +19,7 @@ from ..providers.catalog.provider import OpenAIChat, Provider
 from ..providers.errors import InvalidRequestError
 from .addresses import addresses_in, provider_of
 from .output.errors import CommandError
-from .run import RunOptions, choose_provider, find_row, rows_with_key
+from .run import choose_provider, find_row, rows_with_key
 
 SIMULATOR = "simulator"
 SIMULATED_MODEL = "sim-text"
@@ -272,16 +272,5 @@ def _choose(
 
     url: the server's base URL; None for the only one that was given, if any.
     """
-    wanted = RunOptions(
-        provider=options.provider,
-        model=model,
-        base_url=url or next(iter(options.base_urls), None),
-        system=None,
-        thinking=None,
-        max_output_tokens=None,
-        headers={},
-        attempts=1,
-        stream=False,
-        prompt="",
-    )
-    return choose_provider(wanted, environment)
+    base_url = url or next(iter(options.base_urls), None)
+    return choose_provider(options.provider, model, base_url, environment)

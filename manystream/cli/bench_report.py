@@ -1,26 +1,47 @@
-"""The progress display and the results of `manystream bench` as text."""
+"""The progress display of `manystream bench`, and its results as text. A text is made of a result's JSON object."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
-from ..bench.compare import Difference
-from ..bench.figures import WORDS, Summary
-from ..bench.histogram import percentile
+from ..bench.figures import WORDS
 from ..bench.load import Look
-from ..bench.report import simulator_share, warnings_of
-from ..bench.runs import Run
-from ..bench.search import Search
-from ..bench.validity import combined
+from ..bench.report import PERCENTILES, STAMPS, is_valid, number, numbers, texts
+from ..providers.json.json_values import JSON, JSONObject, mapping, objects, string
 from .output.terminal import Column, Display, Paint, Table, can_redraw, counted, duration, one_line
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
 
-STEP_HEADINGS = "streams  events/s  TTFT p50  ITL p50  ITL p99  longest  client CPU  loop lag  failed  stamp  verdict"
-RATE_HEADINGS = "rate  calls/s  TTFT p50  TTFT p99  TPOT p50  E2EL p99  kept  at least  stamp  verdict"
-DIFFERENCE_HEADINGS = "figure  before  after  change  95 % interval  real"
+Style: TypeAlias = Callable[[str, str], str]
+"""A function of a text and a style that returns the text with the style, as `Paint` does."""
+Cell: TypeAlias = tuple[str, str, Callable[..., str], bool]
+"""A column of a table: heading, path of its number, how the number is written, whether it is struck out if invalid."""
+
+STEP_CELLS: tuple[Cell, ...] = (
+    ("streams", "load.concurrency", "{:,}".format, False),
+    ("events/s", "events_per_second", "{:,.0f}".format, True),
+    ("TTFT p50", "ttft.p50", duration, True),
+    ("ITL p50", "itl.p50", duration, True),
+    ("ITL p99", "itl.p99", duration, True),
+    ("longest", "itl.longest", duration, True),
+    ("client CPU", "client.cpu_share", "{:.0%}".format, False),
+    ("loop lag", "client.loop_lag", duration, False),
+    ("failed", "calls.failed", "{:,}".format, False),
+)
+RATE_CELLS: tuple[Cell, ...] = (
+    ("rate", "offered_rate", "{:,.2f}".format, False),
+    ("calls/s", "calls_per_second", "{:,.2f}".format, True),
+    ("TTFT p50", "ttft.p50", duration, True),
+    ("TTFT p99", "ttft.p99", duration, True),
+    ("TPOT p50", "tpot.p50", duration, True),
+    ("E2EL p99", "e2el.p99", duration, True),
+    ("kept", "attained", "{:.1%}".format, True),
+    ("at least", "attained_at_least", "{:.1%}".format, True),
+)
+DIFFERENCE_HEADINGS = ("figure", "before", "after", "change", "95 % interval", "real")
 LEFT = frozenset({"figure", "real", "stamp", "verdict"})
 """The headings of columns of words, which are aligned to the left."""
 
@@ -55,180 +76,189 @@ class Progress:
             self._display.close()
 
 
-def _marker(run: Run, paint: Paint | None = None) -> Callable[[str], str]:
-    """Return a function that strikes figures out if a result is invalid: by a style, else between two tildes."""
-    if run.verdict.valid is not False:
-        return str
-    if paint is not None and paint.styled:
-        return lambda text: paint(text, "strike")
-    return "~~{}~~".format
+# --- one run ---
 
 
-def _table(headings: str, rows: Sequence[Sequence[str]]) -> str:
-    columns = [Column(heading, "left" if heading in LEFT else "right") for heading in headings.split("  ")]
+def unstyled(text: str, _: str) -> str:
+    """Return a text as it is."""
+    return text
+
+
+def plain(text: str, style: str) -> str:
+    """Return a text without styles: what is struck out stands between two tildes."""
+    return f"~~{text}~~" if style == "strike" else text
+
+
+def run_lines(page: JSONObject, paint: Paint) -> list[str]:
+    """Return the result of one run as lines of text."""
+    rows = run_rows(page, paint if paint.styled else plain)
+    width = max(len(name) for name, _ in rows)
+    lines = [f"{paint(name.ljust(width), 'dim')}  {text}" for name, text in rows]
+    return [*lines, verdict_line(page, paint), *(paint(f"note: {note}", "yellow") for note in texts(page, "warnings"))]
+
+
+def verdict_line(page: JSONObject, style: Style = plain) -> str:
+    """Return the stamp of a run, its reasons, and the largest load that would be valid."""
+    valid, validity = is_valid(page), mapping(page, "validity")
+    parts = texts(validity, "reasons")
+    largest = number(validity, "largest_valid_load")
+    if largest is not None:
+        unit = (string(validity, "load_unit") or "").replace("per", "a")
+        much = f"{largest:,.0f}" if largest >= 10 else f"{largest:.1f}"
+        parts.append(f"the largest valid load of this client is about {much} {unit}")
+    word = style(STAMPS[valid], {True: "green", False: "red", None: "yellow"}[valid])
+    return f"{word}: {'; '.join(parts)}" if parts else word
+
+
+def run_rows(page: JSONObject, style: Style = unstyled) -> list[tuple[str, str]]:
+    """Return the result of one run as rows of a name and a text."""
+
+    def mark(text: str) -> str:
+        return style(text, "strike") if is_valid(page) is False else text
+
+    def amount(path: str) -> float:
+        return number(page, path) or 0
+
+    calls, failures = f"{amount('calls.ok'):,} ok", mapping(page, "failures")
+    if amount("calls.ok"):
+        calls += " (" + mark(f"{amount('calls_per_second'):,.1f}/s") + ")"
+    kinds = ", ".join(f"{category} {failures[category]:,}" for category in sorted(failures))
+    calls += ", " + (style(f"{amount('calls.failed'):,} failed", "red") + f" ({kinds})" if failures else "0 failed")
+    if amount("calls.unfinished"):
+        calls += f", {amount('calls.unfinished'):,} cut at the end"
+    rows = [("calls", calls)]
+    if page["first_failure"]:
+        rows.append(("first failure", one_line(str(page["first_failure"]))))
+    figures = [(word, mark(_figure_text(page, name))) for name, word in WORDS.items() if amount(f"{name}.count")]
+    if not (figures or amount("calls.ok") or amount("events")):
+        return rows
+    rows += figures
+    if page["slo"]:
+        objective = ", ".join(f"{name} {duration(number(page, f'slo.{name}'))}" for name in mapping(page, "slo"))
+        kept = f"{amount('good_calls'):,} of {amount('calls.due'):,} calls kept {objective}"
+        rows.append(("goodput", mark(f"{amount('goodput'):,.1f}/s") + f", {kept}"))
+    if page["stream"]:
+        rate = mark(f"{amount('events_per_second'):,.0f}/s")
+        rows.append(("events", f"{rate}, {amount('events'):,} in {amount('seconds'):.1f} s"))
+    if amount("calls.ok"):
+        tokens = amount("output_tokens_per_second")
+        rows.append(("output tokens", mark(f"{tokens:,.0f}/s") if tokens else "the server reported none"))
+    return [*rows, *_client_rows(page, amount)]
+
+
+def _figure_text(page: JSONObject, name: str) -> str:
+    text = ", ".join(f"{word} {duration(number(page, f'{name}.{word}'))}" for word in PERCENTILES)
+    interval = numbers(mapping(mapping(page, name), "intervals"), "p99")
+    if interval:
+        text += " ({} to {})".format(*map(duration, interval))
+    return f"{text}, longest {duration(number(page, f'{name}.longest'))}"
+
+
+def _client_rows(page: JSONObject, amount: Callable[[str], float]) -> list[tuple[str, str]]:
+    share, events, processes = amount("client.cpu_share"), amount("events"), amount("client.processes")
+    parts: list[str] = []
+    if events:
+        cost = duration(share * amount("seconds") / events)
+        parts.append(f"{cost} of processor time per {'event' if page['stream'] else 'call'}")
+    parts.append(f"{share:.0%} of {'one core' if processes == 1 else f'{processes} cores'}")
+    parts.append(f"loop lag {duration(amount('client.loop_lag'))}")
+    reads, simulator = number(page, "client.read_delay.p99"), number(page, "simulator.cpu_share")
+    if reads is not None:
+        parts.append(f"bytes read after {duration(reads)} (p99)")
+    rows = [("this client", ", ".join(parts))]
+    added = [duration(number(page, f"validity.calibration.{name}")) for name in ("p50", "p99")]
+    if mapping(page, "validity")["calibration"]:
+        rows.append(("calibration", "this client adds {} (p50), {} (p99)".format(*added)))
+    if simulator is not None:
+        rows.append(("simulator", f"{simulator:.0%} of one core"))
+    reuses = counted(round(amount("connections.reused")), "reuse", "reuses")
+    return [*rows, ("connections", f"{amount('connections.opened'):,} opened, {reuses}")]
+
+
+# --- several runs ---
+
+
+def _table(cells: Sequence[Cell], steps: Sequence[JSONObject], verdicts: Sequence[str]) -> str:
+    """Return a table with a row for each step."""
+    rows: list[list[str]] = []
+    for step, verdict in zip(steps, verdicts, strict=True):
+        valid = is_valid(step)
+        row = [
+            plain(form(number(step, path)), "strike" if struck and valid is False else "")
+            for _, path, form, struck in cells
+        ]
+        rows.append([*row, STAMPS[valid], verdict])
+    return _lines([*(cell[0] for cell in cells), "stamp", "verdict"], rows)
+
+
+def _lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    columns = [Column(heading, "left" if heading in LEFT else "right") for heading in headings]
     return "\n".join(Table(columns, rows).lines())
 
 
-def run_lines(run: Run, paint: Paint) -> list[str]:
-    """Return the result of one run as lines of text."""
-    figures, mark = run.result.figures, _marker(run, paint)
-    rows = [("calls", _calls_text(run, paint, mark))]
-    if figures.first_failure:
-        rows.append(("first failure", one_line(figures.first_failure)))
-    if figures.ok or figures.events:
-        rows += _measured_rows(run, mark)
-    width = max(len(name) for name, _ in rows)
-    lines = [f"{paint(name.ljust(width), 'dim')}  {text}" for name, text in rows]
-    return [*lines, *_verdict_lines(run, paint), *(paint(f"note: {note}", "yellow") for note in warnings_of(run))]
+def why_not(step: JSONObject, bound: float | None) -> str:
+    """Return why a step of `--streams` does not keep the bound, or an empty text. bound: in seconds."""
+    gap, silent = number(step, "itl.p99"), number(step, "silent")
+    if step["interrupted"]:
+        return "interrupted"
+    if step["failures"]:
+        return "calls failed"
+    if silent:
+        return f"{silent:,} without content"
+    if gap is None:
+        return "no gaps to measure"
+    return f"p99 above {duration(bound)}" if bound is not None and gap > bound else ""
 
 
-def _verdict_lines(run: Run, paint: Paint) -> list[str]:
-    verdict, plan = run.verdict, run.result.plan
-    style = {True: "green", False: "red", None: "yellow"}[verdict.valid]
-    line = (
-        f"{paint(verdict.word, style)}: {'; '.join(verdict.reasons)}" if verdict.reasons else paint(verdict.word, style)
-    )
-    if verdict.largest is None:
-        return [line]
-    unit = "calls at a time" if plan.arrivals is None else "calls a second"
-    much = f"{verdict.largest:,.0f}" if verdict.largest >= 10 else f"{verdict.largest:.1f}"
-    return [f"{line}{'; ' if verdict.reasons else ': '}the largest valid load of this client is about {much} {unit}"]
-
-
-def _calls_text(run: Run, paint: Paint, mark: Callable[[str], str]) -> str:
-    result, figures = run.result, run.result.figures
-    kinds = ", ".join(f"{category} {count:,}" for category, count in sorted(figures.failures.items()))
-    total = figures.failures_total
-    failed = paint(f"{total:,} failed", "red") + f" ({kinds})" if total else "0 failed"
-    rate = f" ({mark(f'{result.calls_per_second:,.1f}/s')})" if figures.ok else ""
-    cut = f", {result.unfinished:,} cut at the end" if result.unfinished else ""
-    return f"{figures.ok:,} ok{rate}, {failed}{cut}"
-
-
-def _measured_rows(run: Run, mark: Callable[[str], str]) -> list[tuple[str, str]]:
-    result, figures = run.result, run.result.figures
-    rows: list[tuple[str, str]] = []
-    for name, word in WORDS.items():
-        summary = figures.summary(name)
-        if summary.count:
-            rows.append((word, mark(_summary_text(summary))))
-    if result.goodput is not None:
-        objective = ", ".join(f"{name} {duration(limit)}" for name, limit in result.plan.slo.items())
-        kept = f"{figures.good:,} of {figures.due:,} calls kept {objective}"
-        rows.append(("goodput", f"{mark(f'{result.goodput:,.1f}/s')}, {kept}"))
-    if result.plan.stream:
-        rows.append(("events", f"{mark(f'{result.events_per_second:,.0f}/s')}, {figures.measured_events:,} in"
-                               f" {result.seconds:.1f} s"))  # fmt: skip
-    if figures.ok:
-        tokens = result.tokens_per_second
-        rows.append(("output tokens", mark(f"{tokens:,.0f}/s") if tokens is not None else "the server reported none"))
-    return [*rows, *_client_rows(run)]
-
-
-def _summary_text(summary: Summary) -> str:
-    text = f"p50 {duration(summary.p50)}, p90 {duration(summary.p90)}, p99 {duration(summary.p99)}"
-    interval = summary.intervals[2]
-    if interval is not None:
-        text += f" ({duration(interval.low)} to {duration(interval.high)})"
-    return f"{text}, longest {duration(summary.longest)}"
-
-
-def _client_rows(run: Run) -> list[tuple[str, str]]:
-    result = run.result
-    client = combined(result.clients)
-    unit = "event" if result.plan.stream else "call"
-    events = result.figures.measured_events
-    cost = f"{duration(client.cpu / events)} of processor time per {unit}, " if events else ""
-    share = client.cpu / client.seconds
-    cores = f"{share:.0%} of one core" if len(result.clients) == 1 else f"{share:.0%} of {len(result.clients)} cores"
-    reads = percentile(client.reads, 0.99)
-    read = f", bytes read after {duration(reads)} (p99)" if reads is not None else ""
-    rows = [("this client", f"{cost}{cores}, loop lag {duration(client.loop_lag)}{read}")]
-    if run.calibration is not None:
-        added = run.calibration
-        rows.append(("calibration", f"this client adds {duration(added.p50)} (p50), {duration(added.p99)} (p99)"))
-    simulator = simulator_share(result)
-    if simulator is not None:
-        rows.append(("simulator", f"{simulator:.0%} of one core"))
-    reuses = counted(result.connections_reused, "reuse", "reuses")
-    return [*rows, ("connections", f"{result.connections_opened:,} opened, {reuses}")]
-
-
-def step_row(run: Run, verdict: str) -> list[str]:
-    """Return the table row of one step of `--streams`."""
-    result = run.result
-    first, gaps = (result.figures.summary(name, with_intervals=False) for name in ("ttft", "itl"))
-    client = combined(result.clients)
-    times = (first.p50, gaps.p50, gaps.p99, gaps.longest)
+def streams_lines(page: JSONObject, paint: Paint) -> list[str]:
+    """Return the result of `--streams` as lines of text."""
+    steps, bound = objects(page, "steps"), number(page, "max_gap")
+    count = paint(f"{page['most_streams']:,}", "bold")
     return [
-        f"{result.plan.concurrency:,}",
-        *map(_marker(run), (f"{result.events_per_second:,.0f}", *map(duration, times))),
-        f"{client.share:.0%}",
-        duration(client.loop_lag),
-        f"{result.figures.failures_total:,}",
-        run.verdict.word,
-        verdict,
+        _table(STEP_CELLS, steps, [why_not(step, bound) or "holds" for step in steps]),
+        f"\nmost streams whose p99 of the gaps stayed within {duration(bound)}: {count}",
+        *_first_failure(steps),
     ]
 
 
-def step_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return the table of all steps of `--streams`."""
-    return _table(STEP_HEADINGS, rows)
-
-
-def search_lines(search: Search, paint: Paint) -> list[str]:
+def search_lines(page: JSONObject, paint: Paint) -> list[str]:
     """Return a search as lines of text: the curve of latency over the rate, and the result."""
-    rows: list[list[str]] = []
-    for step in sorted(search.steps, key=lambda step: step.rate):
-        if not step.runs:
-            continue
-        first, output, whole = (
-            step.run.result.figures.summary(name, with_intervals=False) for name in ("ttft", "tpot", "e2el")
-        )
-        keeps = step.keeps(search.attain)
-        times = map(duration, (first.p50, first.p99, output.p50, whole.p99))
-        figures = (f"{step.run.result.calls_per_second:,.2f}", *times, f"{step.share:.1%}", f"{step.bounds[0]:.1%}")
-        rows.append([
-            f"{step.rate:,.2f}",
-            *map(_marker(step.run), figures),
-            step.run.verdict.word,
-            {True: "keeps", False: "fails", None: "unsure"}[keeps],
-        ])  # fmt: skip
-    lines = [_table(RATE_HEADINGS, rows), ""]
-    if search.best is None:
-        lines.append(f"no rate kept the objective for {search.attain:.0%} of the calls")
+    steps, best = objects(page, "steps"), number(page, "highest_rate")
+    words: dict[JSON, str] = {True: "keeps", False: "fails", None: "unsure"}
+    lines = [_table(RATE_CELLS, steps, [words[step["keeps"]] for step in steps]), ""]
+    share = f"{number(page, 'attain'):.0%} of the calls"
+    if best is None:
+        lines.append(f"no rate kept the objective for {share}")
+        lines += [paint(f"note: {note}", "yellow") for note in texts(steps[0], "warnings")] if steps else []
     else:
-        sure = "with a confidence of 95 %" if search.certain else "by its share alone: more --seconds would decide it"
-        best = paint(f"{search.best:,.2f}", "bold")
-        lines.append(
-            f"highest rate that kept the objective for {search.attain:.0%} of the calls: {best} a second, {sure}"
-        )
-    if search.limited_by_client:
+        sure = "with a confidence of 95 %" if page["certain"] else "by its share alone: more --seconds would decide it"
+        rate = paint(f"{best:,.2f}", "bold")
+        lines.append(f"highest rate that kept the objective for {share}: {rate} a second, {sure}")
+    if page["limited_by_client"]:
         lines.append("above it, this client was the limit and not the server: use --workers")
-    failure = next((step.run.result.figures.first_failure for step in search.steps if step.runs), "")
-    return [*lines, f"first failure: {one_line(failure)}"] if failure else lines
+    return [*lines, *_first_failure(steps)]
 
 
-def comparison_lines(
-    found: Sequence[Difference],
-    files: Sequence[str],
-    valid: Sequence[bool | None],
-    settings: Sequence[str],
-    paint: Paint,
-) -> list[str]:
-    """Return the comparison of two results as lines of text."""
+def _first_failure(steps: Sequence[JSONObject]) -> list[str]:
+    failures = [str(step["first_failure"]) for step in steps if step["first_failure"]]
+    return [f"first failure: {one_line(failures[0])}"] if failures else []
+
+
+def comparison_lines(found: JSONObject, files: Sequence[str], pages: Sequence[JSONObject], paint: Paint) -> list[str]:
+    """Return the comparison of the results in two files as lines of text."""
+    words: dict[JSON, str] = {True: "yes", False: "no", None: "unknown: too few windows"}
     rows = [
         [
-            f"{WORDS[one.figure]} {one.percentile}",
-            duration(one.before),
-            duration(one.after),
-            f"{one.change:+.1%}",
-            "–" if one.interval is None else f"{one.interval.low:+.1%} to {one.interval.high:+.1%}",
-            {True: "yes", False: "no", None: "unknown: too few windows"}[one.real],
+            f"{WORDS[str(one['figure'])]} {one['percentile']}",
+            duration(number(one, "before")),
+            duration(number(one, "after")),
+            f"{number(one, 'change') or 0:+.1%}",
+            "{:+.1%} to {:+.1%}".format(*numbers(one, "interval")) if one["interval"] else "–",
+            words[one["real"]],
         ]
-        for one in found
+        for one in objects(found, "differences")
     ]
-    lines = [_table(DIFFERENCE_HEADINGS, rows)] if rows else ["the results have no figure in common"]
-    lines += [paint(f"note: the results have another {setting}", "yellow") for setting in settings]
-    wrong = [one_line(file) for file, is_valid in zip(files, valid, strict=True) if is_valid is False]
+    lines = [_lines(DIFFERENCE_HEADINGS, rows)] if rows else ["the results have no figure in common"]
+    lines += [paint(f"note: the results have another {setting}", "yellow") for setting in texts(found, "settings")]
+    wrong = [one_line(file) for file, page in zip(files, pages, strict=True) if is_valid(page) is False]
     return [*lines, *(paint(f"INVALID: {file}: its client was the limit", "red") for file in wrong)]

@@ -206,17 +206,21 @@ def read_headers(pairs: Sequence[str]) -> dict[str, str]:
     return headers
 
 
-def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tuple[Provider, str]:
-    """Return the provider and its name of the model. Raises `CommandError`, which names the missing option."""
-    name, model = options.provider, options.model
+def choose_provider(
+    name: str | None, model: str | None, url: str | None, environment: Mapping[str, str]
+) -> tuple[Provider, str]:
+    """Return the provider and its name of the model. Raises `CommandError`, which names the missing option.
+
+    name, model, url: the options --provider, --model and --base-url.
+    """
     if name is None and model is not None and "/" in model and _row_by_name(model.partition("/")[0]):
         name, _, model = model.partition("/")
     row = _row_by_name(name) if name is not None else None
     if name is not None and row is None:
         raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}")
-    if row is None and options.base_url is None:
+    if row is None and url is None:
         row = _row_by_model(model, environment) if model is not None else _row_with_key(environment)
-    if row is None and options.base_url is None:
+    if row is None and url is None:
         if model is not None:
             raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
         raise CommandError(
@@ -227,8 +231,8 @@ def choose_provider(options: RunOptions, environment: Mapping[str, str]) -> tupl
     if model is None:
         raise CommandError("no model was named: add --model")
     if row is None:
-        return provider_at(options.base_url or "", "openai-chat", environment), model
-    return provider_of(row, options.base_url, environment), model
+        return provider_at(url or "", "openai-chat", environment), model
+    return provider_of(row, url, environment), model
 
 
 def find_row(model: str, environment: Mapping[str, str]) -> tuple[Profile, str]:
@@ -288,7 +292,7 @@ def _row_with_key(environment: Mapping[str, str]) -> Profile | None:
 
 
 async def _ask(options: RunOptions) -> int:
-    provider, model = choose_provider(options, os.environ)
+    provider, model = choose_provider(options.provider, options.model, options.base_url, os.environ)
     try:
         retry = Retry(max_attempts=options.attempts)
     except InvalidRequestError as error:

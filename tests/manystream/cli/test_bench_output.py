@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from manystream.bench.load import Look, Plan
-from manystream.bench.report import SCHEMA
+from manystream.bench.report import SCHEMA, run_object, search_object
 from manystream.bench.runs import Run, Server
 from manystream.bench.search import Search, Step
 from manystream.bench.validity import Calibration
@@ -207,7 +207,7 @@ UNSTREAMED = run(result(figures({"e2el": [1.0, 1.0]}, ok=2), stream=False, concu
 
 
 def test_invalid_figures_are_struck_out(terminal: Terminal) -> None:
-    lines = run_lines(INVALID, Paint(io.StringIO()))
+    lines = run_lines(run_object(INVALID), Paint(io.StringIO()))
     assert lines[:3] == [
         "calls          5 ok (~~0.0/s~~), 0 failed",
         "TTFT           ~~p50 100.0 ms, p90 100.0 ms, p99 100.0 ms, longest 100.0 ms~~",
@@ -217,13 +217,13 @@ def test_invalid_figures_are_struck_out(terminal: Terminal) -> None:
         "INVALID: the client used 95% of its core: it was the bottleneck; the largest valid load of this client is"
         " about 1,500 calls at a time"
     )
-    styled = run_lines(INVALID, Paint(terminal))
+    styled = run_lines(run_object(INVALID), Paint(terminal))
     assert styled[1].endswith("\x1b[9mp50 100.0 ms, p90 100.0 ms, p99 100.0 ms, longest 100.0 ms\x1b[0m")
     assert styled[-1].startswith("\x1b[31mINVALID\x1b[0m: ")
 
 
 def test_the_report_of_unstreamed_calls_and_of_nothing() -> None:
-    assert run_lines(UNSTREAMED, Paint(io.StringIO())) == [
+    assert run_lines(run_object(UNSTREAMED), Paint(io.StringIO())) == [
         "calls          2 ok (5.0/s), 0 failed",
         "E2EL           p50 1.00 s, p90 1.00 s, p99 1.00 s, longest 1.00 s",
         "output tokens  the server reported none",
@@ -231,7 +231,7 @@ def test_the_report_of_unstreamed_calls_and_of_nothing() -> None:
         "connections    0 opened, 0 reuses",
         "NOT JUDGED: the measured time was shorter than 0.5 s",
     ]
-    assert run_lines(NOTHING, Paint(io.StringIO())) == [
+    assert run_lines(run_object(NOTHING), Paint(io.StringIO())) == [
         "calls  0 ok, 1 failed (auth 1)", "NOT JUDGED: no call succeeded",
     ]  # fmt: skip
 
@@ -241,7 +241,7 @@ def test_what_a_reader_must_know_is_noted() -> None:
     found.unreported, found.due = 3, 9
     many = [client(retransmits=2), client(retransmits=5)]
     done = result(found, clients=many, silent=1234, simulator_seconds=9.5, interrupted=True)
-    lines = run_lines(run(done), Paint(io.StringIO()))
+    lines = run_lines(run_object(run(done)), Paint(io.StringIO()))
     assert [line for line in lines if line.startswith("note: ")] == [
         "note: interrupted: these are the figures so far",
         "note: 1,234 of the streams received nothing in the measured time: the server has stalled, or lets them wait",
@@ -456,7 +456,7 @@ def test_a_search_stops_at_the_limit_of_the_client() -> None:
     assert search.best is not None
     assert 7.6 <= search.best <= 8.4
     assert search.limited_by_client
-    lines = search_lines(search, Paint(io.StringIO()))
+    lines = search_lines(search_object(search, {}), Paint(io.StringIO()))
     assert lines[-1] == "above it, this client was the limit and not the server: use --workers"
 
 
@@ -518,6 +518,14 @@ def test_each_step_is_calibrated_until_a_calibration_holds_for_it(bench: Bench, 
     runs.found = [step(0.01), step(0.01, streams=2)]
     bench("--streams", "1,2")
     assert [plan.concurrency for _, plan, _ in runs.calibrations] == [1, 2]
+
+
+def test_a_search_whose_calls_do_not_end_says_so(bench: Bench, runs: Runs) -> None:
+    """A call that the end cuts has not kept the objective: else a server that stalls would keep it."""
+    runs.found = [run(result(figures({"ttft": [0.1]}), slo={"ttft": 0.2}, unfinished=5)) for _ in range(20)]
+    status, out, _ = bench(URL, "--find", "--slo", "ttft=200ms")
+    note = "note: no call ended in the measured time, so none kept the objective: use more --seconds"
+    assert (status, out.splitlines()[-2:]) == (1, ["no rate kept the objective for 95% of the calls", note])
 
 
 def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path) -> None:

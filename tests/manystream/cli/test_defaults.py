@@ -62,7 +62,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "plain": False},
     "bench": {"url": [], "dialect": "openai-chat", "model": None, "provider": None, "concurrency": None,
         "rate": None, "arrivals": None, "burstiness": None, "trace": None, "slo": None, "find": False, "attain": None,
-        "input": None, "output": None, "prefix": 0, "turns": 1, "think": "0", "seed": 0, "workers": 1,
+        "input": None, "output": None, "prefix": 0, "turns": 1, "think": 0.0, "seed": 0, "workers": 1,
         "calibrate": None, "save": None, "html": None,
         "streams": None, "max_gap": None, "seconds": None, "requests": None, "ramp": None, "no_stream": False,
         "max_tokens": None, "header": [],

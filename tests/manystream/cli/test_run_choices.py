@@ -1,23 +1,21 @@
 """How `manystream run` chooses the provider: by name, by model, by base URL, or the first with a key."""
 
+from typing import TypeAlias
+
 import pytest
 
 import manystream as ms
 from manystream.cli.output.errors import CommandError
-from manystream.cli.run import RunOptions, choose_provider, describe_error, provider_names, read_headers
+from manystream.cli.run import choose_provider, describe_error, provider_names, read_headers
 from tests.support.profile_rows import ROWS
 
-OPTIONS = RunOptions(
-    provider=None, model=None, base_url=None, system=None, thinking=None, max_output_tokens=None, headers={},
-    attempts=1, stream=True, prompt="hello",
-)  # fmt: skip
+Given: TypeAlias = tuple[str | None, str | None, str | None]
+"""Provider, model and base URL."""
 LOCAL = "http://127.0.0.1:1/v1"
 
 
-def options(provider: str | None = None, model: str | None = None, base_url: str | None = None) -> RunOptions:
-    from dataclasses import replace
-
-    return replace(OPTIONS, provider=provider, model=model, base_url=base_url)
+def options(provider: str | None = None, model: str | None = None, base_url: str | None = None) -> Given:
+    return provider, model, base_url
 
 
 @pytest.mark.parametrize(
@@ -37,11 +35,11 @@ def options(provider: str | None = None, model: str | None = None, base_url: str
         (options(provider="anthropic", model="x", base_url=LOCAL), ms.Anthropic, "x"),
     ],
 )
-def test_name_model_and_url_choose_the_provider(given: RunOptions, kind: type[ms.Provider], model: str) -> None:
-    provider, chosen = choose_provider(given, {})
+def test_name_model_and_url_choose_the_provider(given: Given, kind: type[ms.Provider], model: str) -> None:
+    provider, chosen = choose_provider(*given, {})
     assert type(provider) is kind
     assert chosen == model
-    assert given.base_url is None or provider.base_url == given.base_url
+    assert given[2] is None or provider.base_url == given[2]
 
 
 @pytest.mark.parametrize(
@@ -63,19 +61,19 @@ def test_name_model_and_url_choose_the_provider(given: RunOptions, kind: type[ms
     ],
 )  # fmt: skip
 def test_the_environment_may_have_the_address(
-    given: RunOptions, environment: dict[str, str], kind: type[ms.Provider], url: str, model: str
+    given: Given, environment: dict[str, str], kind: type[ms.Provider], url: str, model: str
 ) -> None:
-    provider, chosen = choose_provider(given, environment)
+    provider, chosen = choose_provider(*given, environment)
     assert (type(provider), provider.base_url, chosen) == (kind, url, model)
 
 
 def test_a_server_at_an_address_of_the_environment_has_the_profile_of_that_address() -> None:
-    provider, _ = choose_provider(options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL})
+    provider, _ = choose_provider(*options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL})
     assert (provider.name, provider.profile.name) == ("openai-chat", "openai-compatible")
 
 
 def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
-    provider, model = choose_provider(OPTIONS, {"GEMINI_API_KEY": "k", "OPENAI_API_KEY": ""})
+    provider, model = choose_provider(*options(), {"GEMINI_API_KEY": "k", "OPENAI_API_KEY": ""})
     assert type(provider) is ms.Gemini
     assert model == "gemini-2.5-flash"
 
@@ -89,9 +87,9 @@ def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
         (options(base_url=LOCAL), "no model was named"),
     ],
 )
-def test_a_missing_choice_is_a_clear_error(given: RunOptions, words: str) -> None:
+def test_a_missing_choice_is_a_clear_error(given: Given, words: str) -> None:
     with pytest.raises(CommandError, match=words.replace("?", r"\?")) as caught:
-        choose_provider(given, {})
+        choose_provider(*given, {})
     assert "\n" not in str(caught.value)
 
 
@@ -112,7 +110,7 @@ def test_every_provider_with_a_base_url_has_a_name() -> None:
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.base_url])
 def test_every_provider_name_is_accepted(name: str) -> None:
-    provider, model = choose_provider(options(provider=name, model="m"), {})
+    provider, model = choose_provider(*options(provider=name, model="m"), {})
     assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
     assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")
 

@@ -1,0 +1,48 @@
+"""Options whose values are checked when argparse reads them. An error of a value is one line that names the option."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .output.errors import CommandError
+
+
+def add_number(
+    parser: argparse.ArgumentParser, *names: str, kind: type[int] | type[float] = float, zero: bool = False, **more: Any
+) -> None:
+    """Add an option whose value is a finite number above 0.
+
+    zero: whether the number may also be 0.
+    more: further arguments of `add_argument`.
+    """
+
+    def read(text: str) -> float:
+        value = kind(text)
+        if not (0 < value < math.inf or (zero and not value)):
+            raise CommandError(f"{names[0]} must be {'0 or more' if zero else 'above 0'}, not {value:g}", status=2)
+        return value
+
+    read.__name__ = kind.__name__  # argparse reports text that is no number by this name
+    parser.add_argument(*names, type=read, **more)
+
+
+def add_value(
+    parser: argparse.ArgumentParser, name: str, read: Callable[[str], object], takes: str, **more: Any
+) -> None:
+    """Add an option whose value is parsed.
+
+    read: the parser, which raises `ValueError` or `KeyError`.
+    takes: what the option takes, for the error.
+    more: further arguments of `add_argument`.
+    """
+
+    def parse(text: str) -> object:
+        try:
+            return read(text)
+        except (ValueError, KeyError):
+            raise CommandError(f"{name} takes {takes}, not {text!r}", status=2) from None
+
+    parser.add_argument(name, type=parse, **more)
