@@ -551,6 +551,7 @@ class Load:
 def rare_collections() -> Generator[None, None, None]:
     """Let the garbage collector run rarely, and leave out all that exists: a full collection would delay streams."""
     before = gc.get_threshold()
+    frozen = gc.get_freeze_count()  # a program that left out objects itself, such as the tests, keeps them out
     gc.collect()
     gc.freeze()
     gc.set_threshold(700, 1000, 100)  # an ended call leaves nothing in cycles, so that collections find next to nothing
@@ -558,7 +559,8 @@ def rare_collections() -> Generator[None, None, None]:
         yield
     finally:
         gc.set_threshold(*before)
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
 
 
 @contextmanager

@@ -1,9 +1,11 @@
 """A load test against an engine whose calls end when the test says, on a clock that jumps."""
 
+import gc
 import io
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -425,6 +427,19 @@ async def test_ctrl_c_ends_a_run_and_keeps_its_figures(clock: MockClock) -> None
 
 
 # The processor time of another process.
+
+
+@pytest.mark.parametrize("frozen", [0, 5])
+def test_the_collector_is_left_as_it_was(frozen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    for name in ("collect", "freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, partial(calls.append, name))
+    before = gc.get_threshold()
+    with load.rare_collections():
+        assert gc.get_threshold() > before
+    assert gc.get_threshold() == before
+    assert calls == ["collect", "freeze", *(["unfreeze"] if frozen == 0 else [])]
 
 
 def test_processor_time_is_that_of_user_and_system(monkeypatch: pytest.MonkeyPatch) -> None:
