@@ -1,8 +1,8 @@
 """Whether `manystream bench` vouches for the right results: `python -m benchmarks.bench_stamp [--quick]`.
 
-First it finds how many streams one core can carry: the most for which all events that the load source sends in a second
-are read in a second. At twice as many each result must be INVALID, and below half as many each must be VALID. A VALID
-result must also be within the bounds of the truth, which the source knows.
+First it finds how many streams one core can carry: the most for which a second's events are read in a second, and whose
+figures are within the bounds of the truth, which the source knows. At twice as many each result must be INVALID, and
+below half as many each must be VALID. No VALID result may be outside the bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from .environment import ROOT, clients_variables
 from .load_clients import LOAD, RATE, bounds, read_ours
 from .runs import Run, RunError
 
-FIRST, MOST = 250, 16_000
+FIRST, MOST = 1000, 16_000
+TRIES = 2
+"""A load is not carried if so many runs fail: one may have been disturbed by other processes."""
 CARRIED = 0.97
 """The share of the events that a client must read in time to carry a load."""
 RUNS, QUICK_RUNS = 10, 3
@@ -37,13 +39,10 @@ def answer(run: Run) -> Answer:
     for share, wanted in ((2.0, "INVALID"), (0.45, "VALID")):
         streams, right = round(carried * share), 0
         for _ in range(runs):
-            run.source.reset()
-            found = read_ours(_bench(run, streams))
-            figures = bounds(found, run.source.reset()).values()
+            page, held = _bench(run, streams)
+            found = read_ours(page)
             right += found.stamp[0] == wanted
-            wrong += found.stamp[0] == "VALID" and any(
-                value is not None and value > bound for value, bound, _ in figures
-            )
+            wrong += found.stamp[0] == "VALID" and not held
             stamps[f"{streams:,} streams: {re.sub('[0-9.,]+', '…', '; '.join(found.stamp))}"] += 1
         result.add(f"{streams:,} streams: {wanted}", right, f"of {runs}", target=f"{runs} of {runs}", met=right == runs)
     result.add("VALID, and not within the bounds of the truth", wrong, f"of {2 * runs}", target="none", met=not wrong)
@@ -52,12 +51,12 @@ def answer(run: Run) -> Answer:
 
 
 def _carried(run: Run) -> int:
-    """Return the most streams whose events are all read in time."""
+    """Return the most streams whose events are all read, and whose figures are right."""
     good, bad, streams = 0, MOST, FIRST
     halvings = QUICK_HALVINGS if run.quick else HALVINGS
     while halvings and streams < MOST:
-        page = _bench(run, streams, "--calibrate", "0")
-        if page["events_per_second"] >= CARRIED * streams * RATE:
+        tries = (_bench(run, streams, "--calibrate", "0") for _ in range(TRIES))
+        if any(held and page["events_per_second"] >= CARRIED * streams * RATE for page, held in tries):
             good = streams
         else:
             bad = streams
@@ -66,10 +65,12 @@ def _carried(run: Run) -> int:
     return max(good, 1)
 
 
-def _bench(run: Run, streams: int, *words: str) -> dict[str, Any]:
+def _bench(run: Run, streams: int, *words: str) -> tuple[dict[str, Any], bool]:
+    """Return a result, and whether its figures are within the bounds of the truth."""
     url = f"{run.source.origin()}/{LOAD}/v1"
     command = [run.python, "-m", "manystream", "bench", url, "--model", "m", "--json", "--concurrency", str(streams)]
-    command += ["--seconds", "4", "--ramp", "2", *words]
+    command += ["--seconds", "3", "--ramp", "2", *words]
+    run.source.reset()
     with pinned(CLIENT_AND_SOURCE[0]):
         done = subprocess.run(
             command, env=clients_variables(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
@@ -77,7 +78,8 @@ def _bench(run: Run, streams: int, *words: str) -> dict[str, Any]:
     if not done.stdout:
         raise RunError(f"manystream bench failed: {done.stderr[-200:]}")
     page: dict[str, Any] = json.loads(done.stdout)
-    return page
+    figures = bounds(read_ours(page), run.source.reset()).values()
+    return page, all(value is None or value <= bound for value, bound, _ in figures)
 
 
 if __name__ == "__main__":

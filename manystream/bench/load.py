@@ -46,6 +46,9 @@ MOST_MISSED = 1_000_000
 """The most calls that are counted which were due and could not be started in time."""
 RAMP_STEP = 0.01
 """The interval at which calls are started during the ramp, in seconds."""
+STARTS_A_TURN = 8
+"""The most calls of a closed loop that start in one turn of the loop. Streams that began together end together, and to
+start a thousand calls at once would keep the others from being read for a quarter of a second."""
 LAG_MEMORY = 2 * LAG_WINDOW
 """The time, in seconds, after which the engine's loop lag no longer includes iterations of the ramp."""
 FIRST_DELAY, LONGEST_DELAY = 0.05, 2.0
@@ -214,6 +217,9 @@ class Load:
         self._started = 0
         self._failures_in_a_row = 0
         self._held: deque[tuple[Session, int]] = deque()  # due, with no place free: a session and when it was due
+        self._free = 0  # places of a closed loop in which a session is to start
+        self._freed = trio.Event()
+        self._refused: InvalidRequestError | None = None
         self._arriving = plan.arrivals is not None
         self._resting = 0  # sessions between two calls, and places after a failed call
         self._draining = False  # the measured time of an open loop is over, and calls that still run may end
@@ -231,32 +237,28 @@ class Load:
 
     async def run(self) -> Result:
         """Make the calls and return the result. Ctrl-C ends the run early. Raises `InvalidRequestError`."""
-        failure: InvalidRequestError | None = None
-        result: Result | None = None
         async with trio.open_nursery() as self._nursery:
             nursery = self._nursery
             nursery.start_soon(self._end_on_signal)
             nursery.start_soon(self._look)
             with rare_collections():
                 nursery.start_soon(self._beat)
-                try:
-                    result = await (self._measure_closed() if self._plan.arrivals is None else self._measure_open())
-                except InvalidRequestError as error:
-                    failure = error
+                result = await (self._measure_closed() if self._plan.arrivals is None else self._measure_open())
             self._end()
             for call in list(self.running.values()):
                 call.cancel()
             while self.running:
                 await trio.sleep(0)
             nursery.cancel_scope.cancel()
-        if result is None:  # raised here, since the nursery would wrap it
-            assert failure is not None
-            raise failure
+        if self._refused is not None:
+            raise self._refused  # here, since the nursery would wrap it
         return result
 
     # --- a closed loop ---
 
     async def _measure_closed(self) -> Result:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._fill_places)
         await self._ramp()
         self._open_windows()
         with trio.move_on_after(self._plan.seconds):
@@ -272,11 +274,26 @@ class Load:
         while opened < places and not self._over.is_set():
             share = 1.0 if plan.ramp <= 0 else min(1.0, (self.elapsed + RAMP_STEP) / plan.ramp)
             due = max(1, math.floor(places * share))
-            for _ in range(opened, due):
+            begun, opened = opened, min(due, opened + STARTS_A_TURN)
+            for _ in range(begun, opened):
                 self._next_session()
-            opened = due
             if opened < places:
-                await trio.sleep(RAMP_STEP)
+                await trio.sleep(RAMP_STEP if opened == due else 0)
+
+    def _free_place(self) -> None:
+        """Let a session start soon in a place that has become free."""
+        self._free += 1
+        self._freed.set()
+
+    async def _fill_places(self) -> None:
+        """Start a session in each free place, a few in each turn of the loop."""
+        while True:
+            await self._freed.wait()
+            for _ in range(min(self._free, STARTS_A_TURN)):
+                self._free -= 1
+                self._next_session()
+            if not self._free:
+                self._freed = trio.Event()
 
     def _next_session(self) -> None:
         """Start a session in a free place."""
@@ -376,10 +393,15 @@ class Load:
             self._ended(completion, session)
 
         self._records[number] = record
-        if self._plan.stream:
-            call = self._engine.start_stream(session.request, record.on_event, on_completion)
-        else:
-            call = self._engine.start_request(session.request, on_completion)
+        try:
+            if self._plan.stream:
+                call = self._engine.start_stream(session.request, record.on_event, on_completion)
+            else:
+                call = self._engine.start_request(session.request, on_completion)
+        except InvalidRequestError as error:
+            self._refused = error
+            self._end()
+            return
         self.running[number] = call
 
     def _ended(self, completion: Completion, session: Session) -> None:
@@ -400,7 +422,7 @@ class Load:
             due = time.perf_counter_ns() + int(self._plan.work.think * 1e9)
             self._rest(self._plan.work.think, partial(self._next_turn, session, due))
         elif self._plan.arrivals is None:
-            self._next_session()
+            self._free_place()
         self._start_held(self._wire.arrived)
 
     def _next_turn(self, session: Session, due: int) -> None:
@@ -427,7 +449,7 @@ class Load:
             self._start_held(None)
             return
         rounds = self._failures_in_a_row // (plan.concurrency or 1)
-        self._rest(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(rounds, 10)), self._next_session)
+        self._rest(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(rounds, 10)), self._free_place)
 
     def _rest(self, seconds: float, then: Callable[[], None]) -> None:
         """Call a function later."""
@@ -466,13 +488,16 @@ class Load:
         self._window = time.perf_counter()
         self.figures.opened_at = time.perf_counter_ns()
         self._meter.restart()
-        self._wire.delays = new_counts()
+        self._wire.delays, self._wire.merged = new_counts(), 0
         self._simulator_before = self._simulator_seconds()
 
     def _close_windows(self) -> Result:
         """End the measured time, and return its result."""
         self.figures.close_windows()
-        client = self._meter.figures(self._wire.delays, self._wire.all_retransmits())
+        wire = self._wire
+        gaps, firsts = (sum(self.figures.all_of(name).values()) for name in ("itl", "ttft"))
+        merged = max(wire.merged / max(gaps, 1), wire.merged_first / max(firsts, 1))
+        client = self._meter.figures(wire.delays, merged, wire.all_retransmits())
         statistics = self._engine.statistics()
         client.loop_lag = client.loop_lag or statistics.loop_lag
         before, after = self._simulator_before, self._simulator_seconds()

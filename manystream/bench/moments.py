@@ -35,6 +35,10 @@ none for TCP."""
 _STAMP = struct.Struct("@ll")
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0
 
+MERGE_MICROSECONDS = 2000
+"""Events that are read together later than this after the arrival of the last one are merged: it is not known when the
+others arrived."""
+
 _TCP_INFO_BYTES, _TOTAL_RETRANSMITS = 104, 100
 """The part of `struct tcp_info` that is read, and the place of `tcpi_total_retrans` in it (linux/tcp.h)."""
 
@@ -46,14 +50,20 @@ class Wire:
 
     socket: the socket that was read last; None before the first.
     arrived: when the latest bytes arrived, in nanoseconds of `time.perf_counter_ns`.
-    delays: histogram of the time between the arrival of bytes and their reading; empty without the kernel's stamps.
+    delay: the time between the arrival of the latest bytes and their reading, in microseconds; 0 without stamps.
+    delays: its histogram; empty without the kernel's stamps.
+    merged: the number of contents that were merged with the one before.
+    merged_first: the number of those that were the second of their stream.
     """
 
     def __init__(self, scheme: str = "http") -> None:
         self._scheme = scheme
         self.socket: NotingSocket | None = None
         self.arrived: int = 0
+        self.delay: int = 0
         self.delays: Counts = new_counts()
+        self.merged: int = 0
+        self.merged_first: int = 0
         self._open: weakref.WeakSet[NotingSocket] = weakref.WeakSet()
         self._closed_retransmits = 0
 
@@ -137,7 +147,7 @@ class NotingSocket(socket.socket):
         else:
             data, stamps, _, _ = self.recvmsg(size, _STAMP_SPACE, flags)
         arrived = time.perf_counter_ns()
-        wire = self.wire
+        wire, delay = self.wire, 0
         if stamps:
             # The stamp is of another clock, which may be set. So its age is used, if it can be one.
             seconds, rest = _STAMP.unpack(stamps[0][2])
@@ -150,6 +160,7 @@ class NotingSocket(socket.socket):
         if not self.first:
             self.first = arrived
         self.arrived = wire.arrived = arrived
+        wire.delay = delay
         wire.socket = self
         return data
 
@@ -225,6 +236,9 @@ class CallRecord:
             figures.itl[gap if shift <= 0 else (shift << 10) + (gap >> shift)] += 1
             if gap > self._longest_gap:
                 self._longest_gap = gap
+            elif not gap and self._wire.delay > MERGE_MICROSECONDS:
+                self._wire.merged += 1
+                self._wire.merged_first += self._pieces == 2
             if self._thinking and kind is not ThinkingDelta:
                 self._thinking = False
                 figures.count("ttfo", now - self.origin)

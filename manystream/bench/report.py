@@ -8,7 +8,7 @@ from .histogram import Counts, decoded, encoded, percentile
 from .load import Plan, Result
 from .runs import Run
 from .search import Search
-from .validity import FULL_CORE, Calibration, ClientFigures, combined
+from .validity import BUSY_CORE, Calibration, ClientFigures, combined
 
 SCHEMA = "manystream.bench/1"
 """The name and the version of the schema. A version may gain members; none is removed, and none changes."""
@@ -151,7 +151,7 @@ def _figure(result: Result, name: str, valid: bool | None) -> JSONObject:
 
 
 def _client(client: ClientFigures, processes: int) -> JSONObject:
-    names = ("waited", "loop_lag", "retransmits", "descriptors", "descriptor_limit")
+    names = ("waited", "loop_lag", "merged", "retransmits", "descriptors", "descriptor_limit")
     delays = (("loop_delay", client.loop_delays), ("read_delay", client.reads), ("start_delay", client.starts))
     return {
         "processes": processes,
@@ -188,9 +188,11 @@ def _warnings(run: Run) -> list[str]:
          " them wait"),
         (result.plan.slo and result.unfinished and not figures.ok and not figures.failures,
          "no call ended in the measured time, so none kept the objective: use more --seconds"),
-        (share >= FULL_CORE,
+        (share >= BUSY_CORE,
          f"the simulator, one Python process, used {share:.0%} of a core: the figures show the simulator's limit"),
-        (calibrated >= FULL_CORE,
+        (run.calibration and run.calibration.shared_core,
+         "in the calibration the simulator had to run on the client's core"),
+        (calibrated >= BUSY_CORE,
          "the simulator had no core left in the calibration, which so had less load than the run"),
         (figures.unreported and result.plan.stream,
          f"{figures.unreported:,} answers had no count of tokens: each of their events with content counts as one"),

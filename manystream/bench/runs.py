@@ -101,8 +101,7 @@ def run_plan(
         result = _in_processes(server, plan, on_look, workers)
     figures = result.figures
     heard = figures.ok or sum(figures.all_of("ttft").values())
-    gap = figures.summary("itl", with_intervals=False).p50 or 0.0
-    return Run(result, judge(result.clients, calibration, load=result.load, ok=heard, gap=gap), calibration)
+    return Run(result, judge(result.clients, calibration, load=result.load, ok=heard), calibration)
 
 
 async def measure(
@@ -157,6 +156,7 @@ def _calibrated(
     knobs = f"{stamped}rate={SIMULATED_RATE if plan.stream else 0},events={SIMULATED_EVENTS[plan.arrivals is not None]}"
     added = new_counts()
     with open_simulator(knobs, journal=0) as simulator:
+        shared_core = not leave_core(simulator.pid)
         provider = make_provider(simulator.base_urls[dialect])
         server = Server(provider, "simulated", simulator.pid)
         work = replace(plan.work, model=f"{provider.name}/simulated", turns=1)
@@ -171,7 +171,24 @@ def _calibrated(
     if p50 is None or p99 is None:
         return None
     share = result.simulator_seconds / result.seconds if result.simulator_seconds is not None else None
-    return Calibration(p50, p99, client.busy, share)
+    return Calibration(p50, p99, client.busy, share, shared_core)
+
+
+def leave_core(process: int) -> bool:
+    """Let another process run on other cores, if this one may run on one core only: the other has inherited that.
+
+    process: the process id. Returns False if this system allows no other core.
+    """
+    if sys.platform != "linux":
+        return True
+    mine = os.sched_getaffinity(0)
+    if len(mine) > 1:
+        return True
+    try:
+        os.sched_setaffinity(process, set(range(os.cpu_count() or 1)) - mine)
+    except OSError:
+        return False
+    return True
 
 
 def _unseen(_: Look) -> None:

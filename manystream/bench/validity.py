@@ -1,7 +1,8 @@
 """Whether the figures of a run show the server: what this client itself added, and what it had left.
 
 A client that has no time left reads late and sends late, and reports its own delays as the server's. So each run
-measures its client, and each rule of `RULES` may make the result invalid.
+measures its client, and each rule of `RULES` may make the result invalid. The rules ask what the client did in time. A
+busy client may be precise: the kernel stamps what waits, and many events in one read cost less.
 """
 
 from __future__ import annotations
@@ -15,23 +16,19 @@ from dataclasses import dataclass, field
 
 from .histogram import Counts, merge, new_counts, percentile
 
-FULL_CORE = 0.9
-"""A client that uses at least this share of the time in which it has the core is the bottleneck."""
+FULL_CORE = 0.98
+"""A client that uses at least this share of the time in which it has the core never waits: it is the bottleneck."""
+BUSY_CORE = 0.9
+"""A simulator that uses at least this share of a core is late itself."""
 SAFE_CORE = 0.75
 """The share of a core up to which a load is expected to be valid."""
-READ_BOUNDS = (0.010, 0.050)
-"""The longest time from the arrival of bytes to their reading, at the 99th percentile, in seconds: the median gap of
-the streams, but not less than the first number nor more than the second. The kernel's stamps make the figures
-independent of a shorter one; in a longer one, events merge and have the stamp of the last."""
-START_BOUND = 0.005
-"""The longest time by which calls of an open loop may start late, at the 99th percentile, in seconds. Times count from
-the due moment, so this is an error of the figures. In a closed loop times count from the request itself."""
-LOOP_SHARE = 0.995
-"""The share of the time in which the loop must be within the bound for reading. While it is not, events merge unseen:
-the kernel stamps segments that wait in a socket together with the time of the last. Half of what a 99th percentile
-leaves out."""
+MERGED_SHARE = 0.005
+"""The largest share of the events that may be merged: half of what a 99th percentile leaves out. Events are merged if
+one read returned them together, and late. The kernel stamps segments that wait in a socket together with the time of
+the last, so the times of the others are not known. A late read of a single event has its right time."""
 ADDED_BOUNDS = (0.0005, 0.005)
-"""What a client may add to a time at the 50th and the 99th percentile, in seconds: measured by the calibration."""
+"""What a client may add to a time at the 50th and the 99th percentile, in seconds. Times of an open loop count from the
+due moment, so a late start adds to them."""
 DESCRIPTOR_SHARE = 0.95
 SHORTEST = 0.5
 """The shortest measured time, in seconds, that can be judged."""
@@ -48,6 +45,8 @@ class ClientFigures:
     loop_delays: histogram of the time by which the loop was late for a regular alarm, also for those that it missed.
     reads: histogram of the time from the arrival of bytes to their reading; empty where the kernel does not stamp them.
     starts: histogram of the time from the moment at which a call of an open loop could start to its start.
+    merged: the share of the gaps, or of the first contents if it is larger, whose times are unknown because events were
+        merged.
     retransmits: segments that were sent again; None where the system does not report it.
     descriptors: the most open descriptors; None where the system does not list them.
     descriptor_limit: how many this process may open; None where there is no limit.
@@ -60,6 +59,7 @@ class ClientFigures:
     loop_delays: Counts = field(default_factory=new_counts)
     reads: Counts = field(default_factory=new_counts)
     starts: Counts = field(default_factory=new_counts)
+    merged: float = 0.0
     retransmits: int | None = None
     descriptors: int | None = None
     descriptor_limit: int | None = None
@@ -83,19 +83,19 @@ class Calibration:
     p50, p99: from the moment at which the simulator sent an event to the moment that the client noted for it.
     client_busy: the busy share of the client.
     simulator_share: the simulator's share of a core; None if it is unknown.
+    shared_core: whether the simulator had to run on the client's core.
     """
 
     p50: float
     p99: float
     client_busy: float
     simulator_share: float | None = None
+    shared_core: bool = False
 
     @property
     def is_imprecise(self) -> bool:
         """Whether the client adds too much. If the simulator itself had no core left, it is not known."""
-        if (self.simulator_share or 0.0) >= FULL_CORE:
-            return False
-        return self.p50 > ADDED_BOUNDS[0] or self.p99 > ADDED_BOUNDS[1]
+        return (self.simulator_share or 0.0) < BUSY_CORE and _adds(self.p50, self.p99)
 
 
 @dataclass(slots=True, frozen=True)
@@ -117,55 +117,59 @@ class Verdict:
         return "NOT JUDGED" if self.valid is None else "VALID" if self.valid else "INVALID"
 
 
-def _busy(client: ClientFigures, _: float) -> str:
-    if client.busy < FULL_CORE:
+def _adds(p50: float, p99: float) -> bool:
+    return p50 > ADDED_BOUNDS[0] or p99 > ADDED_BOUNDS[1]
+
+
+def _busy(client: ClientFigures) -> str:
+    return f"the client used {client.busy:.0%} of its core: it was the bottleneck" if client.busy >= FULL_CORE else ""
+
+
+def _merged(client: ClientFigures) -> str:
+    if client.merged <= MERGED_SHARE:
         return ""
-    return f"the client used {client.busy:.0%} of its core: it was the bottleneck"
+    return f"the client read late, and {client.merged:.1%} of the events together with others: their times are unknown"
 
 
-def _reads(client: ClientFigures, gap: float) -> str:
-    bound = max(READ_BOUNDS[0], min(READ_BOUNDS[1], gap))
-    p99 = percentile(client.reads, 0.99) or 0.0
-    if p99 > bound:
-        return f"the client read bytes {p99 * 1000:.1f} ms after their arrival (p99)"
-    late = percentile(client.loop_delays, LOOP_SHARE) or 0.0
-    return "" if late <= bound else f"the client's loop stood still for {late * 1000:.1f} ms (p{LOOP_SHARE * 100:g})"
+def _loop(client: ClientFigures) -> str:
+    """Where the kernel stamps no arrivals, the time of an event is that of its reading."""
+    p99 = percentile(client.loop_delays, 0.99) or 0.0
+    return f"the client's loop was {p99 * 1000:.1f} ms late (p99)" if not client.reads and p99 > ADDED_BOUNDS[1] else ""
 
 
-def _starts(client: ClientFigures, _: float) -> str:
-    p99 = percentile(client.starts, 0.99)
-    if p99 is None or p99 <= START_BOUND:
-        return ""
-    return f"the client started calls {p99 * 1000:.1f} ms late (p99)"
+def _starts(client: ClientFigures) -> str:
+    p50, p99 = (percentile(client.starts, share) or 0.0 for share in (0.5, 0.99))
+    return (
+        f"the client started calls {p50 * 1000:.1f} ms (p50) and {p99 * 1000:.1f} ms (p99) late"
+        if _adds(p50, p99)
+        else ""
+    )
 
 
-def _descriptors(client: ClientFigures, _: float) -> str:
+def _descriptors(client: ClientFigures) -> str:
     used, limit = client.descriptors, client.descriptor_limit
     if used is None or limit is None or used < DESCRIPTOR_SHARE * limit:
         return ""
     return f"the client had {used:,} of {limit:,} descriptors open"
 
 
-RULES: tuple[Callable[[ClientFigures, float], str], ...] = (_busy, _reads, _starts, _descriptors)
-"""Functions of a client and the median gap of its streams that return why the result is invalid, or an empty text."""
+RULES: tuple[Callable[[ClientFigures], str], ...] = (_busy, _merged, _loop, _starts, _descriptors)
+"""Functions of a client that return why the result is invalid, or an empty text."""
 
 
-def judge(
-    clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int, gap: float = 0.0
-) -> Verdict:
+def judge(clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int) -> Verdict:
     """Return the verdict on a run.
 
     clients: the figures of each process.
     calibration: what was measured before the run; None if nothing was.
     load: the load that was reached: calls at a time, or calls per second.
     ok: calls that succeeded, or streams that received content.
-    gap: the median gap of the streams, in seconds; 0 if there is none.
     """
     if not ok:
         return Verdict(None, ("no call succeeded",))
     if min(client.seconds for client in clients) < SHORTEST:
         return Verdict(None, (f"the measured time was shorter than {SHORTEST:g} s",))
-    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client, gap))))
+    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client))))
     if calibration is not None and calibration.is_imprecise:
         reasons.append(
             f"against the simulator the client added {calibration.p50 * 1000:.2f} ms (p50) and"
@@ -173,12 +177,12 @@ def judge(
         )
     busiest = max(client.busy for client in clients)
     waited = max((client.waited or 0.0) / client.seconds for client in clients)
-    if reasons and waited > 1 - FULL_CORE:
+    if reasons and waited > 1 - BUSY_CORE:
         reasons.append(f"other processes kept the client from its core for {waited:.0%} of the time")
     valid: bool | None = not reasons
     largest = None
     if busiest and not (reasons and busiest < SAFE_CORE / 2):  # else the load is not the cause
-        largest = load * SAFE_CORE / max(busiest, 1.0 if reasons else 0.0)
+        largest = load * SAFE_CORE / max(busiest, 1.0) if reasons else load * max(1.0, SAFE_CORE / busiest)
     if valid and calibration is None:
         valid, reasons = None, ["this client was not calibrated"]
     return Verdict(valid, tuple(reasons), largest)
@@ -190,6 +194,7 @@ def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
     for client in clients:
         total.cpu += client.cpu
         total.loop_lag = max(total.loop_lag, client.loop_lag)
+        total.merged = max(total.merged, client.merged)
         for name in ("loop_delays", "reads", "starts"):
             merge(getattr(total, name), getattr(client, name))
         for name in ("waited", "retransmits", "descriptors", "descriptor_limit"):
@@ -264,7 +269,7 @@ class Meter:
         if found is not None:
             self.descriptors = max(found, self.descriptors or 0)
 
-    def figures(self, reads: Counts, retransmits: int | None) -> ClientFigures:
+    def figures(self, reads: Counts, merged: float, retransmits: int | None) -> ClientFigures:
         """Return what was used since `restart`."""
         waited = waited_seconds()
         return ClientFigures(
@@ -275,6 +280,7 @@ class Meter:
             loop_delays=self.loop_delays,
             reads=reads,
             starts=self.starts,
+            merged=merged,
             retransmits=retransmits if sys.platform == "linux" else None,
             descriptors=self.descriptors,
             descriptor_limit=descriptor_limit(),

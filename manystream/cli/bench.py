@@ -19,7 +19,7 @@ from ..bench.figures import SLO_NAMES, Slo
 from ..bench.load import Plan
 from ..bench.pages import page_of
 from ..bench.report import SCHEMA, number, run_object, search_object
-from ..bench.runs import Run, Server, WorkerError, calibrate, run_plan, split
+from ..bench.runs import Run, Server, WorkerError, calibrate, leave_core, run_plan, split
 from ..bench.search import Search
 from ..bench.validity import Calibration
 from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, read_length, read_prompts
@@ -62,7 +62,8 @@ figures:
 
 Without --rate and --trace, --concurrency calls run at a time, started within --ramp. With them, calls start when they
 are due, and --concurrency is the most at a time. Calls that are cut at the end are no failures. No call is tried again.
-A result is INVALID if this client had no core left, read bytes or started calls late, or used up its descriptors.
+A result is INVALID if this client had no core left, read or started so late that times are not known, or used up its
+descriptors.
 --find searches for the highest rate at which a share of the calls (--attain) keeps --slo. --streams measures each
 number of streams in turn, and ends with the first whose 99th percentile of gaps exceeds --max-gap (default: that of the
 first step plus 50 ms). Keys are read as in `manystream run`.
@@ -302,6 +303,7 @@ def _open_server(given: argparse.Namespace) -> Generator[Server, None, None]:
     url: str | None = given.url[0] if given.url else None
     if _is_simulated(given):
         with open_simulator(given.simulate or SIMULATED[not given.no_stream], journal=0) as simulator:
+            leave_core(simulator.pid)
             base_url = simulator.base_urls[given.dialect]
             yield Server(DIALECT_CLASSES[given.dialect]("any", base_url), "simulated", simulator.pid)
     elif url is not None and given.provider is None:

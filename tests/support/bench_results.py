@@ -43,14 +43,14 @@ def client(
     seconds: float = 10.0,
     cpu: float = 1.0,
     *,
-    reads: float = 0.0001,
-    starts: float = 0.0001,
+    reads: float | None = 0.0001,
+    starts: Sequence[float] = (0.0001,),
     loops: Sequence[float] = (0.0001,),
     **more: Any,
 ) -> ClientFigures:
-    """Return the figures of a process. reads, starts: how late it always was. loops: how late its loop was."""
+    """Return the figures of a process. reads: how late it was. starts, loops: how late its calls and its loop were."""
     counts = {"reads": new_counts(), "starts": new_counts(), "loop_delays": new_counts()}
-    for name, delays in (("reads", [reads] * 100), ("starts", [starts] * 100), ("loop_delays", loops)):
+    for name, delays in (("reads", [] if reads is None else [reads] * 100), ("starts", starts), ("loop_delays", loops)):
         for delay in delays:
             counts[name][bucket_of(round(delay * MICROSECONDS))] += 1
     return ClientFigures(seconds, cpu, **counts, **more)

@@ -28,9 +28,10 @@ class Call:
         self.sock = SimpleNamespace(sent=1000 * MS, first=0, arrived=0)
         self.record = CallRecord(figures, self.wire, begun * MS, None if due is None else due * MS)
 
-    def receive(self, at: float, *events: ms.Event) -> None:
-        """Receive events with one read, whose bytes arrived at a time in milliseconds."""
+    def receive(self, at: float, *events: ms.Event, late: float = 0.0) -> None:
+        """Receive events with one read, whose bytes arrived at a time in milliseconds, and were read so much later."""
         arrived = int(at * MS)
+        self.wire.delay = int(late * 1000)
         self.sock.first = self.sock.first or arrived
         self.sock.arrived = self.wire.arrived = arrived
         self.wire.socket = cast("NotingSocket", self.sock)
@@ -44,6 +45,24 @@ class Call:
 
 def text(count: int = 1) -> list[ms.Event]:
     return [ms.TextDelta(0, "a")] * count
+
+
+@pytest.mark.parametrize(
+    ("reads", "merged", "merged_first"),
+    [
+        ([(1, 0.0), (1, 30.0), (1, 30.0)], 0, 0),  # late, each alone
+        ([(3, 2.0), (2, 2.0)], 0, 0),  # the server sent them together
+        ([(3, 2.1)], 2, 1),
+        ([(1, 0.0), (2, 19.0), (1, 0.0)], 1, 0),
+    ],
+)
+def test_contents_that_are_read_together_and_late_are_merged(
+    reads: list[tuple[int, float]], merged: int, merged_first: int
+) -> None:
+    call = Call(measured())
+    for number, (count, late) in enumerate(reads):
+        call.receive(1020 + 20 * number, *text(count), late=late)
+    assert (call.wire.merged, call.wire.merged_first) == (merged, merged_first)
 
 
 def milliseconds(figures: Figures, name: str) -> dict[float, int]:

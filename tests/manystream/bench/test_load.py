@@ -2,6 +2,7 @@
 
 import gc
 import io
+import itertools
 import os
 import signal
 from collections.abc import Callable
@@ -188,6 +189,21 @@ async def test_each_call_that_ends_starts_the_next(clock: MockClock) -> None:
     assert (result.figures.ok, result.unfinished) == (6, 2)
 
 
+@pytest.mark.parametrize("ramp", [0.0, 0.005])
+async def test_a_few_calls_start_in_one_turn_of_the_loop(clock: MockClock, ramp: float) -> None:
+    turns: list[int] = []
+
+    class Turns(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            turns.append(len(engine.starts))
+
+    engine = ScriptedEngine(OK, seconds=1.0)
+    trio.lowlevel.add_instrument(Turns())
+    await run(engine, a_plan(concurrency=50, ramp=ramp, seconds=2.5))
+    assert engine.starts == [0.0] * 50 + [1.0] * 50 + [2.0] * 50
+    assert max(after - before for before, after in itertools.pairwise(turns)) == load.STARTS_A_TURN
+
+
 async def test_a_run_ends_with_its_last_request(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.0)
     result = await run(engine, a_plan(concurrency=2, requests=5, seconds=1000.0))
@@ -289,14 +305,23 @@ async def test_after_a_success_or_content_a_run_goes_on(clock: MockClock, first:
     assert result.seconds == pytest.approx(60.0)
 
 
-async def test_a_request_that_is_refused_here_is_raised_itself(clock: MockClock) -> None:
+@pytest.mark.parametrize("turns", [1, 3])
+@pytest.mark.parametrize("loop", ["closed", "open"])
+@pytest.mark.parametrize("refused", [1, 2])
+async def test_a_request_that_is_refused_here_is_raised_itself(
+    clock: MockClock, refused: int, loop: str, turns: int
+) -> None:
     class RefusingEngine(ScriptedEngine):
-        def start_stream(self, request: Request, on_event: object, on_completion: object) -> Any:
-            raise InvalidRequestError("model", "no key")
+        def start_stream(self, request: Request, on_event: Any, on_completion: Any) -> Any:
+            if len(self.starts) + 1 == refused:
+                raise InvalidRequestError("model", "no key")
+            return super().start_stream(request, on_event, on_completion)
 
+    arrivals = Arrivals(0.1, 0.1) if loop == "open" else None
+    plan = a_plan(work=WorkPlan("m", "Hi", turns=turns), arrivals=arrivals, seconds=1000.0)
     with pytest.raises(InvalidRequestError, match=r"^model: no key$"):
-        await run(RefusingEngine(OK), a_plan(seconds=1000.0))
-    assert trio.current_time() == 0.0
+        await run(RefusingEngine(OK), plan)
+    assert trio.current_time() == (0.0 if refused == 1 else 10.0 if arrivals and turns == 1 else 1.0)
 
 
 # What is counted.
@@ -320,6 +345,18 @@ async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.M
     assert percentiles(result, "ttft") == [pytest.approx(0.0, abs=1e-6)] * 3
     assert (result.unfinished, result.simulator_seconds, client.loop_lag) == (1, 3.0, 0.25)
     assert (result.connections_opened, result.connections_reused, result.interrupted) == (3, 4, False)
+
+
+async def test_the_larger_share_of_merged_contents_is_counted(clock: MockClock) -> None:
+    for merged, merged_first, share in ((2, 0, 2 / 9), (1, 2, 2 / 10)):
+        wire = ClockWire()
+
+        def look(look: Look, wire: Wire = wire, merged: int = merged, merged_first: int = merged_first) -> None:
+            wire.merged, wire.merged_first = merged, merged_first
+
+        engine = ScriptedEngine(OK, seconds=1.0)
+        result = await Load(cast("Engine", engine), a_plan(seconds=9.5), wire, look).run()
+        assert result.clients[0].merged == share
 
 
 async def test_streams_that_stall_are_silent(clock: MockClock) -> None:

@@ -201,7 +201,7 @@ def test_the_whole_report_of_a_run(bench: Bench, runs: Runs) -> None:
     assert out == f"{heading}\n\n{REPORT}\n"
 
 
-INVALID = run(result(figures({"ttft": [0.1]}, ok=5), cpu=9.5, stream=True))
+INVALID = run(result(figures({"ttft": [0.1]}, ok=5), cpu=9.9, stream=True))
 NOTHING = run(result(figures({}, failures={"auth": 1}), stream=True))
 UNSTREAMED = run(result(figures({"e2el": [1.0, 1.0]}, ok=2), stream=False, concurrency=1, seconds=0.4))
 
@@ -214,7 +214,7 @@ def test_invalid_figures_are_struck_out(terminal: Terminal) -> None:
         "events         ~~0/s~~, 0 in 10.0 s",
     ]
     assert lines[-1] == (
-        "INVALID: the client used 95% of its core: it was the bottleneck; the largest valid load of this client is"
+        "INVALID: the client used 99% of its core: it was the bottleneck; the largest valid load of this client is"
         " about 1,500 calls at a time"
     )
     styled = run_lines(run_object(INVALID), Paint(terminal))
@@ -461,7 +461,7 @@ def test_a_search_stops_at_the_limit_of_the_client() -> None:
 
 
 def test_a_run_that_other_processes_disturb_is_repeated() -> None:
-    disturbed = at(1.0, 0.0, clients=[client(reads=0.1)])
+    disturbed = at(1.0, 0.0, clients=[client(merged=0.1)])
     left = [disturbed, at(1.0, 1.0), disturbed, disturbed, disturbed]
     search = Search(0.95)
     search.run(lambda *_: left.pop(0) if left else at(1.0, 0.0), 1.0, None)
