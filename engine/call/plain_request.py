@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...providers.model.events import Event
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
+from ...transport.errors import TransportError
+from ...transport.exchange import Exchange, RawHeaders
+from ..request.errors import internal
 from ..request.prepared import Prepared
 from .attempt import Attempt
 from .runtime import Runtime
@@ -47,11 +50,18 @@ class PlainRequest:
     attempt: the latest attempt.
     """
 
-    __slots__ = ("_clocks", "_owner", "_prepared", "_repeated", "_runtime", "_started", "attempt")
+    __slots__ = ("_clocks", "_idempotent", "_owner", "_prepared", "_repeated", "_runtime", "_started", "attempt")
 
-    def __init__(self, owner: RequestOwner, prepared: Prepared, runtime: Runtime, clocks: Clocks) -> None:
-        """Send the request at the next tick."""
+    def __init__(
+        self, owner: RequestOwner, prepared: Prepared, runtime: Runtime, clocks: Clocks, *, idempotent: bool = True
+    ) -> None:
+        """Send the request at the next tick.
+
+        idempotent: whether the server may get it twice. Otherwise it is sent again only if the server cannot have read
+            it.
+        """
         self._owner = owner
+        self._idempotent = idempotent
         self._prepared = prepared
         self._runtime = runtime
         self._clocks = clocks
@@ -92,7 +102,8 @@ class PlainRequest:
         self._owner.answered()
 
     def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
-        if error.category is ErrorCategory.NETWORK and not attempt.status and not self._repeated:
+        lost = self._idempotent and error.category is ErrorCategory.NETWORK and not attempt.status
+        if (unread or lost) and not self._repeated:
             self._repeated = True  # the connection was idle, and the server may have closed it
             self.attempt = self._begin(fresh=True)
             self._owner.repeated(self.attempt)
@@ -101,3 +112,91 @@ class PlainRequest:
 
     def on_defect(self, error: Exception) -> None:
         self._owner.on_defect(error)
+
+
+async def fetch(
+    prepared: Prepared,
+    runtime: Runtime,
+    clocks: Clocks,
+    on_data: Callable[[bytes], object] | None = None,
+    *,
+    idempotent: bool = True,
+) -> bytes:
+    """Send a request and return the body of its response. Raises `ProviderError` for an error, and for no or half a
+    response.
+
+    on_data: gets the body's pieces as they come; then nothing is returned.
+    idempotent: as for `PlainRequest`.
+    """
+    sent = _Fetched(prepared, runtime, clocks, on_data, idempotent)
+    try:
+        await sent.ended.wait()
+    finally:
+        sent.request.attempt.abort()
+    if sent.error is not None:
+        sent.error.provider, sent.error.host = prepared.provider.name, prepared.origin.host
+        raise sent.error
+    return b"".join(sent.pieces)
+
+
+class _Fetched(Exchange):
+    """The owner of a request, and the exchange of its attempts, which read the response only if it is an error."""
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        runtime: Runtime,
+        clocks: Clocks,
+        on_data: Callable[[bytes], object] | None,
+        idempotent: bool,
+    ) -> None:
+        self.label: str = f"a request to {prepared.provider.name!r}"
+        self.pieces: list[bytes] = []
+        self.error: ProviderError | None = None
+        self.ended = runtime.backend.event()
+        self._take = on_data or self.pieces.append
+        self._succeeds = False
+        prepared.forwarder = self
+        self.request: PlainRequest = PlainRequest(self, prepared, runtime, clocks, idempotent=idempotent)
+
+    def tap(self, exchange: Exchange) -> Exchange:
+        self._attempt = exchange
+        return self
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        self._succeeds = 200 <= status < 300
+        if self._succeeds:
+            self.request.attempt.status = status
+        else:
+            self._attempt.on_head(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self._succeeds:
+            self._take(data)
+        else:
+            self._attempt.on_body(data)
+
+    def on_end(self) -> None:
+        if self._succeeds:
+            self.request.attempt.connection = None  # it is in order, and goes back to the pool
+            self.ended.set()
+        else:
+            self._attempt.on_end()
+
+    def on_failure(self, error: TransportError) -> None:
+        self._attempt.on_failure(error)
+
+    def on_defect(self, error: Exception) -> None:
+        self.request.attempt.connection = None  # it is closed, or carries another exchange
+        self.error = internal(error)
+        self.ended.set()
+
+    def answered(self) -> None:
+        """Do nothing: no attempt reads an answer."""
+
+    def repeated(self, attempt: Attempt) -> None:
+        """Do nothing: `PlainRequest` has the latest attempt."""
+
+    def failed(self, attempt: Attempt, error: ProviderError) -> None:
+        self.error = error
+        self.ended.set()
