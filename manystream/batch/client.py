@@ -1,4 +1,4 @@
-"""Sends the requests of a batch interface, which are no calls, over an engine's connections."""
+"""A provider with a batch interface, and the requests to it, which are no calls."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import trio
 from ..engine.call.plain_request import fetch
 from ..engine.call.timeouts import Clocks
 from ..engine.frontends.engine import Engine
+from ..providers.catalog.batches import BatchInterface
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
@@ -24,12 +25,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 OnData = Callable[[bytes], None]
 
 
-class BatchClient:
-    """Sends requests to one provider. An error names the provider and shows no key."""
+class Target:
+    """A provider that has a batch interface, over an engine's connections. Its errors name it and show no key.
 
-    def __init__(self, engine: Engine, provider: Provider) -> None:
+    most_lines, most_bytes: the most of a batch; refusals may lower the lines.
+    closed: whether it has refused a batch for good, so that its lines go live.
+    """
+
+    def __init__(self, engine: Engine, provider: Provider, interface: BatchInterface) -> None:
         self._starter = engine._calls.starter  # pyright: ignore[reportPrivateUsage]
-        self._provider = provider
+        self.provider: Provider = provider
+        self.interface: BatchInterface = interface
+        self.most_lines: int = interface.terms.lines
+        self.most_bytes: int = interface.terms.bytes
+        self.closed: bool = False
 
     async def send(self, wire: WireRequest, on_data: OnData | None = None) -> bytes:
         """Send a request once and return the body of its response. The server gets it once at the most.
@@ -38,7 +47,7 @@ class BatchClient:
 
         Raises `ProviderError` for an error response, and for no or half a response.
         """
-        prepared = self._starter.prepare_wire(self._provider, wire)
+        prepared = self._starter.prepare_wire(self.provider, wire)
         return await fetch(prepared, self._starter.runtime, CLOCKS, on_data, idempotent=False)
 
     async def send_patiently(self, wire: WireRequest, on_data: Callable[[], OnData] | None = None) -> bytes:
@@ -67,5 +76,5 @@ class BatchClient:
         try:
             return loads_object(body)
         except MalformedJSONError as error:
-            message = f"the answer of {self._provider.name!r} is no JSON object: {error}"
+            message = f"the answer of {self.provider.name!r} is no JSON object: {error}"
             raise ProviderError(message, category=ErrorCategory.UNKNOWN, http_status=200, body=body) from None

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 import trio
 
 from ..engine.traffic.budgets.budgets import Holding
-from ..providers.catalog.batches import BatchInterface, BatchResult, BatchState
-from ..providers.catalog.provider import Provider
+from ..providers.catalog.batches import BatchResult, BatchState
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from .client import BatchClient
+from .client import Target
 from .lines import LineId
 from .submissions import Submission, Submissions
 
@@ -36,23 +35,6 @@ NOWHERE = -1
 """The position of a line that the input does not have any more."""
 
 Take = Callable[[BatchResult], None]
-
-
-@dataclass(slots=True, eq=False)
-class Target:
-    """A provider that has a batch interface.
-
-    most_lines: the most lines of a batch, which refusals may have lowered.
-    most_bytes: the most bytes of a batch.
-    closed: whether it has refused a batch for good, so that its lines go live.
-    """
-
-    provider: Provider
-    interface: BatchInterface
-    client: BatchClient
-    most_lines: int
-    most_bytes: int
-    closed: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -132,13 +114,13 @@ class ProviderBatch:
 
         others: returns the provider's ids of batches that are known to be others.
         """
-        interface, client = self.target.interface, self.target.client
+        interface, target = self.target.interface, self.target
         submission = self.submission = self.submissions.intend(self.submission, self.ids)
         self.ids, lines, self.lines = [], self.lines, []
         self.since = trio.current_time()
         if interface.files is not None:
             with self.creating:
-                answer = await client.ask(interface.upload(interface.files, submission.key, lines))
+                answer = await target.ask(interface.upload(interface.files, submission.key, lines))
                 file = interface.file_id(interface.files, answer)
                 if file is None:
                     raise ProviderError("the uploaded file has no id", category=ErrorCategory.UNKNOWN)
@@ -151,7 +133,7 @@ class ProviderBatch:
         for attempt in range(CREATE_ATTEMPTS):
             state: BatchState | None = None
             try:
-                state = interface.state(client.object(await client.send(wire)))
+                state = interface.state(target.object(await target.send(wire)))
             except ProviderError as error:
                 refused = 400 <= error.http_status < 500 and error.http_status not in (408, 409)
                 if refused or attempt == CREATE_ATTEMPTS - 1:
@@ -170,12 +152,12 @@ class ProviderBatch:
 
         others: the provider's ids of batches that are known to be others.
         """
-        interface, client, submission = self.target.interface, self.target.client, self.submission
+        interface, target, submission = self.target.interface, self.target, self.submission
         since = submission.at - CLOCK_SECONDS
         candidates: list[BatchState] = []
         after: str | None = None
         for _ in range(MOST_PAGES):
-            states, after = interface.read_list(await client.ask(interface.list(after)))
+            states, after = interface.read_list(await target.ask(interface.list(after)))
             recent = [state for state in states if state.created is None or state.created >= since]
             for state in recent:
                 if interface.keeps_key and state.key == submission.key:
@@ -194,7 +176,7 @@ class ProviderBatch:
     async def _key_in_results(self, state: BatchState) -> str | None:
         """Return the key that the first result of a batch names, once that has ended; None if it has no result."""
         while not state.ended or not (state.results or state.lines):
-            state = self.target.interface.state(await self.target.client.ask(self.target.interface.read(state.id)))
+            state = self.target.interface.state(await self.target.ask(self.target.interface.read(state.id)))
             if state.ended:
                 break
             await trio.sleep(LONGEST_LOOK)
@@ -210,13 +192,13 @@ class ProviderBatch:
 
         changed: called when its figures may have changed.
         """
-        interface, client, submission = self.target.interface, self.target.client, self.submission
+        interface, target, submission = self.target.interface, self.target, self.submission
         assert submission.batch is not None, "it was created"
         asked = False
         while True:
             age = trio.current_time() - self.since
             try:
-                state = interface.state(await client.ask(interface.read(submission.batch)))
+                state = interface.state(await target.ask(interface.read(submission.batch)))
             except ProviderError as error:
                 if error.category is not ErrorCategory.NOT_FOUND:
                     raise
@@ -245,7 +227,7 @@ class ProviderBatch:
         if not self.submission.cancelled:
             self.submissions.note(self.submission.key, "cancelled")
         try:
-            await self.target.client.send_patiently(self.target.interface.cancel(batch))
+            await self.target.send_patiently(self.target.interface.cancel(batch))
         except ProviderError as error:
             if error.category is ErrorCategory.AUTH:
                 raise
@@ -289,7 +271,7 @@ class ProviderBatch:
                 if result is not None:
                     take(result)
 
-        await self.target.client.send_patiently(interface.results(name), begin)
+        await self.target.send_patiently(interface.results(name), begin)
         feed(b"\n")
 
     def _unreadable(self, line: bytes) -> BatchResult | None:

@@ -6,18 +6,18 @@ A program that shows progress reads `Batch.counters`.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import trio
 
 from ..cost import CURRENCY, Cost, Unpriced
-from ..engine.call.callbacks import check_callback
+from ..engine.call.callbacks import OnCompletion, check_callback
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
 from ..engine.frontends.engine import Engine
@@ -41,12 +41,7 @@ from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, re
 from .prices import Price, has_batch_price
 from .shard import Shard
 
-if TYPE_CHECKING:
-    from .ways import WaysRun
-
 WayName: TypeAlias = Literal["batch", "window", "live"]
-LIVE = "live"
-"""The way of lines that are sent at once."""
 
 HOPELESS_IN_A_ROW = 10
 """The number of lines, without an answer between them, that end the batch because the quota is exhausted or the server
@@ -133,10 +128,8 @@ class Batch:
         self._budget_refusals = 0
         self._by = by.timestamp() if isinstance(by, datetime) else by
         self._via = via
-        self._ways: WaysRun | None = None
         self._part = 1.0  # of the list price, for the line that is recorded now
         self._paid = 0.0  # US dollars of all answers so far
-        self._windows: dict[LineId, str] = {}  # line in a window → the window's way
         self._stopped = False
         self._failure: BatchError | None = None
 
@@ -171,7 +164,7 @@ class Batch:
                 for number, data in some:
                     item = self._read(number, data)
                     if item is not None:
-                        await self._start(item)
+                        await self._start(item, None, self._record_live)
 
     async def _run_ways(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
         from .submissions import Submissions, add_figures
@@ -186,17 +179,15 @@ class Batch:
             self._read,
             lambda number, data: read_item(read_line(data, number), self._choose_model, self._options),
             self._start,
-            self._cancel_window,
-            lambda: self.counters.running - len(self._windows),
+            self._cancel,
             self._record_on_way,
-            lambda item: None if self._budget is None else self._leave_unpaid(item, self._budget),
             lambda reason: self._fail(BatchError(reason)),
         )
         submissions = Submissions(submissions_path(self._journal.answers_path))
         try:
             for id in [id for id in submissions.windows if id in self._journal.answered]:
                 submissions.forget(id)  # a run was killed before it had noted that
-            self._ways = WaysRun(
+            ways = WaysRun(
                 self._engine,
                 submissions,
                 live,
@@ -205,7 +196,7 @@ class Batch:
                 via=self._via,
                 concurrency=self._concurrency,
             )
-            await self._ways.run(lines)
+            await ways.run(lines)
         finally:
             with suppress(OSError):
                 submissions.note_figures(self.counters.ways)
@@ -248,9 +239,13 @@ class Batch:
         """Start no more calls, and cancel those that run. `run` returns soon after. A later run can resume."""
         self._stopped = True
         self._scope.cancel()
-        for call in list(self._calls.values()):
-            if call is not None:
-                call.cancel()
+        for id in list(self._calls):
+            self._cancel(id)
+
+    def _cancel(self, id: LineId) -> None:
+        call = self._calls.get(id)
+        if call is not None:
+            call.cancel()
 
     def count_waiting(self) -> None:
         """Set `counters.waiting` and `counters.away`. Without `traffic` in the engine, they stay 0."""
@@ -276,25 +271,33 @@ class Batch:
     def _refuse(self, number: int, id: LineId | None, message: str) -> None:
         self._keep_failure(self._intake.refusal(number, id, message), INVALID_LINE)
 
-    async def _start(self, item: Item, way: str = LIVE) -> None:
-        if way == LIVE:
+    async def _start(
+        self, item: Item, begin: Callable[[OnCompletion], Call] | None, ended: Callable[[Item, Completion], None]
+    ) -> None:
+        """Start the call of a line.
+
+        begin: starts it; None for a live call, which waits for one of the slots first.
+        ended: gets the completion.
+        """
+        has_slot = begin is None
+        if has_slot:
             await self._slots.acquire()
-        else:
-            self._windows[item.id] = way
         if self._stopped:  # the call that freed the slot has ended the batch
-            self._free_slot(item)
+            if has_slot:
+                self._slots.release()
             return
 
         def on_completion(completion: Completion) -> None:
             if item.id in self._calls:  # otherwise an interrupt during the start has ended the batch
-                self._end(item, completion)
+                self._forget(item, has_slot)
+                self._end(item, completion, ended)
 
         engine, request = self._engine, item.request
         self._calls[item.id] = None  # before the start, because a call may end during its start
         self.counters.running += 1
         try:
-            if way != LIVE and self._ways is not None:
-                call = self._ways.windows.start(item, way, on_completion)
+            if begin is not None:
+                call = begin(on_completion)
             elif self._stream:
                 call = engine.start_stream(request, None, on_completion)
             else:
@@ -302,7 +305,7 @@ class Batch:
         except BaseException as error:
             started = item.id not in self._calls  # then the call has also ended
             if not started:
-                self._forget(item)  # no completion will follow
+                self._forget(item, has_slot)  # no completion will follow
             if not isinstance(error, Exception):
                 raise
             if not started:
@@ -324,52 +327,37 @@ class Batch:
 
     # --- the end of a call ---
 
-    def _end(self, item: Item, completion: Completion) -> None:
-        way = self._windows.get(item.id, LIVE)
-        self._forget(item)
+    def _end(self, item: Item, completion: Completion, ended: Callable[[Item, Completion], None]) -> None:
         self.counters.retries += max(0, completion.attempts - 1)
         try:
-            if self._ways is None:
-                self._record(item, completion)
-                self._count_tokens(completion)
-            elif self._stopped or self._ways.ended(item, completion, way):
-                before = self.counters.recorded
-                self._record_on_way(item, completion, way, self._ways.price_of(way))
-                if self.counters.recorded > before:
-                    self._ways.recorded(item, completion)
+            ended(item, completion)
         except Exception as error:
             # End the batch: the engine would only log the exception, and the answer would be lost without a trace.
             self._fail(BatchError(f"line {item.number} has ended, but could not be recorded: {error!r}"))
 
-    def _forget(self, item: Item) -> None:
+    def _forget(self, item: Item, has_slot: bool) -> None:
         del self._calls[item.id]
         self.counters.running -= 1
-        self._free_slot(item)
+        if has_slot:
+            self._slots.release()
         if not self._calls:
             self._idle.set()
 
-    def _free_slot(self, item: Item) -> None:
-        if self._windows.pop(item.id, None) is None:
-            self._slots.release()
+    def _record_live(self, item: Item, completion: Completion) -> None:
+        self._record(item, completion)
+        self._count_tokens(completion)
 
-    def _cancel_window(self, way: str) -> None:
-        for id in [id for id, name in self._windows.items() if name == way]:
-            call = self._calls.get(id)
-            if call is not None:
-                call.cancel()
-
-    def _record_on_way(self, item: Item, completion: Completion, way: str, price: float) -> None:
-        """Record the end of a line, and count what its way cost.
+    def _record_on_way(self, item: Item, completion: Completion, way: str, price: float) -> bool:
+        """Record the end of a line, and count what its way cost. Returns whether it has a record.
 
         price: that of the way, as a part of the list price.
         """
-        before, paid_before = self.counters.answered, self._paid
+        before, paid_before, recorded_before = self.counters.answered, self._paid, self.counters.recorded
         self._part = price
         try:
-            self._record(item, completion)
+            self._record_live(item, completion)
         finally:
             self._part = 1.0
-        self._count_tokens(completion)
         if self.counters.answered > before and completion.response is not None:
             figures = self.counters.ways.setdefault(way, WayFigures())
             usage = completion.response.usage
@@ -379,6 +367,7 @@ class Batch:
             paid = self._paid - paid_before
             figures.paid += paid
             figures.list_price += paid / price
+        return self.counters.recorded > recorded_before
 
     def _record(self, item: Item, completion: Completion) -> None:
         before = self.counters.recorded

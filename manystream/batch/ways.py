@@ -1,8 +1,12 @@
 """The run of a batch with a deadline, or with a fixed way: lines go into a provider's batches, into windows, or live.
 
-`WaysRun` reads all lines into a temporary file, asks the planner by which way they go, and hands them over. One task
-follows each `ProviderBatch` to its last result. A line goes one way at a time: it leaves a batch only when the provider
-reports that this has ended. In memory, a line is two numbers; its text and its id are in files.
+`WaysRun` reads all lines into a temporary file, asks the planner by which way they go, and hands them over. Lines that
+can only go live do so while the others are read. One task follows each `ProviderBatch` to its last result. A line goes
+one way at a time: it leaves a batch only when the provider reports that this has ended. In memory, a line is two
+numbers; its text and its id are in files.
+
+An answer in a window of OpenAI's Responses, which may take hours and costs less, is a durable call: as soon as the
+server has named it, its resume token is in the file of submissions. The next run reads it, and pays for no other one.
 """
 
 from __future__ import annotations
@@ -16,15 +20,18 @@ import tempfile
 import time
 from array import array
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
 
 import trio
 
+from ..engine.call.callbacks import OnCompletion
 from ..engine.call.completion import AttemptRecord, Completion, Timings
+from ..engine.call.handle import Call
 from ..engine.frontends.engine import Engine
+from ..engine.request.durable import read_token
 from ..engine.request.prepared import Prepared
 from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.amounts import NOTHING, Amounts
@@ -32,19 +39,23 @@ from ..engine.traffic.budgets.budgets import Holding
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
+from ..providers.errors import InvalidRequestError, ManystreamError
+from ..providers.model.options import Durable
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from .client import BatchClient
+from ..providers.openai.batches import WINDOWS
+from .client import Target
 from .intake import Counters
 from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .prices import dollars
-from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch, Target
+from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch
 from .submissions import Submission, Submissions, shown_url
-from .windows import WINDOW, WINDOW_WAYS, WindowCalls, has_ended
 
-BATCH, LIVE = "batch", "live"
+BATCH, WINDOW, LIVE = "batch", "window", "live"
+
+WINDOW_WAYS = {f"{WINDOW}-{window.name}": window for window in WINDOWS}
+"""Way → its window."""
 
 MOST_BYTES = 32 * 1024 * 1024
 """The most bytes of one batch, and of all that are being made, whatever the provider allows: they are in memory."""
@@ -69,6 +80,8 @@ STEP = 100
 
 NO_INTERFACE = (401, 403, 404, 405, 501)
 """Statuses with which a server says that it has no batch interface for this key or model."""
+FORGOTTEN = (404, 410)
+"""Statuses with which a server says that it does not have the answer of a window."""
 LINE_NAMED = re.compile(r"requests[.\[](\d+)")
 """The place of a line in the message that refuses a batch."""
 
@@ -83,22 +96,37 @@ class LiveWay:
 
     read: checks a line for the first time; None if it is skipped or refused.
     parse: makes the request of a line that was read before.
-    start: starts a live call, once there is a place for it. The name is that of the way: a window needs no place.
-    cancel: cancels the calls of a window.
-    running: the number of calls that run live.
-    record: records the end of a line on a way, at a part of the list price.
-    unpaid: notes that the budget does not allow a line.
+    start: starts a call, by calling the function; None for a live one, once there is a place for it. The last function
+        gets the end of the call.
+    cancel: cancels the call of a line.
+    record: records the end of a line on a way, at a part of the list price. Returns whether it is in the journal.
     fail: ends the batch with a reason.
     """
 
     read: Callable[[int, bytes], Item | None]
     parse: Callable[[int, bytes], Item]
-    start: Callable[[Item, str], Awaitable[None]]
-    cancel: Callable[[str], None]
-    running: Callable[[], int]
-    record: Callable[[Item, Completion, str, float], None]
-    unpaid: Callable[[Item], None]
+    start: Callable[[Item, Callable[[OnCompletion], Call] | None, Callable[[Item, Completion], None]], Awaitable[None]]
+    cancel: Callable[[LineId], None]
+    record: Callable[[Item, Completion, str, float], bool]
     fail: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class InWindow:
+    """A line whose answer is made in a window.
+
+    way: the name of its way.
+    position: where the line is in the spool.
+    since: when its answer was begun, on trio's clock.
+    holding: what is reserved of a budget, if its call reserves nothing.
+    moved: whether its call was cancelled so that it goes live.
+    """
+
+    way: str
+    position: int
+    since: float
+    holding: Holding | None
+    moved: bool = False
 
 
 class Spool:
@@ -178,52 +206,64 @@ class WaysRun:
         self._concurrency = concurrency
         self._pool = Pool()  # lines that go no way yet
         self._moved = {LIVE: Pool(), **{way: Pool() for way in WINDOW_WAYS}}  # lines that go this way next
-        self._in_windows: dict[LineId, tuple[int, Holding | None]] = {}  # → position, and what is reserved here
+        self._in_windows: dict[LineId, InWindow] = {}
+        self._unsynced = False  # whether a token of them may not be on the disk
         self._generations: dict[int, int] = {}
         self._targets: dict[str, Target] = {}
         self._target_of_model: dict[str, Target | None] = {}
         self._jobs: dict[str, ProviderBatch] = {}
         self._wanted = {BATCH: 0, LIVE: 0}
-        self._building = 0
+        self._drafts: dict[_Name, ProviderBatch] = {}
         self._block = FIRST_BLOCK
         self._blocked_until = -math.inf
         self._waits_for_budget = False
-        self._changed = trio.Event()
-        self._fed = trio.Event()
-        self._submitted = trio.Event()
+        self._changed = trio.Event()  # decide again
+        self._decided = trio.Event()  # lines may go now that could not before
         self._deleting = 0
         self._measured_since = 0.0
         self._measured = 0
-        self.windows: WindowCalls = WindowCalls(engine, submissions, self.changed, live.fail)
         self._longest = 0.0
+        self._planner = Planner((Way(LIVE, 1.0),), None, rate=1.0, tail=TAIL_SECONDS)  # until all lines are read
 
     async def run(self, lines: Lines) -> None:
         """Send all lines, and return when each has its record."""
+        failure: Exception | None = None
         with tempfile.TemporaryFile() as spooled:
             self._spool = Spool(spooled)
             submitted = LineIds()  # id of a line in a batch of an earlier run → its position
             for submission in self._submissions.open.values():
                 submitted.update((id, NOWHERE) for id in self._submissions.ids(submission))
-            async with aclosing(lines):
-                async for some in lines:
-                    for number, data in some:
-                        self._take(number, data, submitted)
-                    await trio.lowlevel.checkpoint()
-            self._planner = self._make_planner()
             async with trio.open_nursery() as self._nursery:
-                for key, (provider, file) in list(self._submissions.leftover.items()):
-                    self._delete_soon(key, provider, file)
-                self._resume(submitted)
                 self._nursery.start_soon(self._feed)
-                self._nursery.start_soon(self._submit)
-                await self._direct()
-                with trio.move_on_after(DELETION_SECONDS):
-                    while self._deleting:
-                        self._changed = trio.Event()
-                        await self._changed.wait()
+                try:
+                    async with aclosing(lines):
+                        async for some in lines:
+                            for number, data in some:
+                                self._take(number, data, submitted)
+                            self._wake()
+                            await trio.lowlevel.checkpoint()
+                except Exception as error:  # raised below, since the nursery would wrap it
+                    failure = error
+                else:
+                    await self._send_all(submitted)
                 self._nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
         if self._deadline is not None:
             self._counters.missed = max(0.0, trio.current_time() - self._deadline)
+
+    async def _send_all(self, submitted: LineIds) -> None:
+        """Send the lines by the ways of a plan, and return when each has its record."""
+        self._planner = self._make_planner()
+        for key, (provider, file) in list(self._submissions.leftover.items()):
+            self._delete_soon(key, provider, file)
+        self._resume(submitted)
+        self._nursery.start_soon(self._submit)
+        await self._direct()
+        with trio.move_on_after(DELETION_SECONDS):
+            while self._deleting:
+                self._changed = trio.Event()
+                await self._changed.wait()
 
     # --- the lines ---
 
@@ -262,10 +302,8 @@ class WaysRun:
             if interface is None:
                 self._refuse_way(f"{provider.name!r} has no batch interface that is known here")
                 return None
-            terms = interface.terms
-            client = BatchClient(self._engine, provider)
-            most_bytes = min(terms.bytes, MOST_BYTES)
-            self._targets[provider.name] = Target(provider, interface, client, terms.lines, most_bytes)
+            target = self._targets[provider.name] = Target(self._engine, provider, interface)
+            target.most_bytes = min(target.most_bytes, MOST_BYTES)
         return self._targets[provider.name]
 
     def _refuse_way(self, reason: str) -> None:
@@ -315,29 +353,31 @@ class WaysRun:
         """Decide what goes which way, whenever something has changed, until all is done."""
         while not self._is_done():
             self._changed = trio.Event()
-            with self._failures("the tokens of windows cannot be written"):
-                self.windows.sync()
+            if self._unsynced:  # once for all tokens that came since the last time
+                self._unsynced = False
+                with self._failures("the tokens of windows cannot be written"):
+                    self._submissions.sync()
             self._measure()
             now = trio.current_time()
+            drafted = sum(len(draft.positions) for draft in self._drafts.values())
             decision = self._planner.decide(
                 now,
-                unsent=len(self._pool) + self._building,
-                live=self._live.running() + len(self._moved[LIVE]),
+                unsent=len(self._pool) + drafted,
+                live=self._running() + len(self._moved[LIVE]),
                 under_way=self._under_way(),
             )
             for key, way in decision.move.items():
                 if key in self._jobs:
                     self._jobs[key].move(way)
                 else:
-                    self._live.cancel(key)  # the calls in a window
-            self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - self._building)
+                    self._leave_window(key)
+            self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - drafted)
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
             for way in WINDOW_WAYS:
                 count = min(decision.send.get(way, 0), len(self._pool), self._room(way))
                 self._moved[way].add([self._pool.take() for _ in range(count)])
             self._count()
-            self._fed.set()
-            self._submitted.set()
+            self._wake()
             with trio.move_on_at(min(decision.look, now + LONGEST_LOOK)):
                 await self._changed.wait()
 
@@ -346,43 +386,37 @@ class WaysRun:
         self._counters.submitted = sum(job.left for job in self._jobs.values())
 
     def _is_done(self) -> bool:
-        waiting = len(self._pool) or any(map(len, self._moved.values())) or self._building or self._jobs
-        return not waiting and not self._live.running() and not self.windows
+        waiting = len(self._pool) or any(map(len, self._moved.values())) or self._drafts or self._jobs
+        return not waiting and not self._running() and not self._in_windows
 
-    def changed(self) -> None:
-        """Decide again soon."""
+    def _running(self) -> int:
+        """Return the number of calls that run live."""
+        return self._counters.running - len(self._in_windows)
+
+    def _wake(self) -> None:
+        """Let the tasks look at the lines that wait for them."""
+        self._decided.set()
+        self._decided = trio.Event()
+
+    def _ended(self, item: Item, completion: Completion) -> None:
+        """Take the end of a call: record it, unless its line goes another way."""
         self._changed.set()
-
-    def ended(self, item: Item, completion: Completion, way: str) -> bool:
-        """Take the end of a call. Returns False if its line goes another way, so that it has no record."""
-        self.changed()
         self._waits_for_budget = False
-        if way in WINDOW_WAYS:
-            seconds = self.windows.ended(item, completion, way)
-            position, holding = self._in_windows.pop(item.id)
-            self._settle(holding, completion.cost or 0.0)
-            if self.windows.is_lost(item, completion.error):
-                self._pool.give_back([position])
-            elif completion.error is not None and completion.error.category is ErrorCategory.CANCELLED:
-                self._moved[LIVE].add([position])
-            else:
-                self._planner.observe(way, seconds)
-                return True
+        window = self._in_windows.pop(item.id, None)
+        if window is None:
+            self._measured += 1
+            self._longest = max(self._longest, completion.timings.finished or 0.0)
+        elif self._goes_on(window, item, completion):
             self._submissions.forget(item.id)
-            return False
-        self._measured += 1
-        self._longest = max(self._longest, completion.timings.finished or 0.0)
-        return True
-
-    def recorded(self, item: Item, completion: Completion) -> None:
-        """Take note that the end of a call is in the journal."""
-        if has_ended(completion.error):
+            return
+        way, price = (LIVE, 1.0) if window is None else (window.way, WINDOW_WAYS[window.way].price)
+        if self._live.record(item, completion, way, price) and has_ended(completion.error):
             self._submissions.forget(item.id)
 
     def _measure(self) -> None:
         """Correct the planner's rate of live answers, while all places are taken."""
         now = trio.current_time()
-        if self._live.running() < self._concurrency and not len(self._moved[LIVE]) and not self._wanted[LIVE]:
+        if self._running() < self._concurrency and not len(self._moved[LIVE]) and not self._wanted[LIVE]:
             self._measured_since, self._measured = now, 0
         elif now - self._measured_since >= MEASURED_SECONDS and self._measured >= MEASURED_LINES:
             self._planner.observe_live(self._measured / (now - self._measured_since), self._longest)
@@ -393,12 +427,16 @@ class WaysRun:
             for job in self._jobs.values()
             if job.is_known and self._via in (None, BATCH)
         ]
-        return jobs + [calls for calls in self.windows.under_way() if calls.way in self._planned]
+        for way in self._planned.intersection(WINDOW_WAYS):
+            since = [window.since for window in self._in_windows.values() if window.way == way]
+            if since:
+                jobs.append(UnderWay(way, way, len(since), min(since)))
+        return jobs
 
-    # --- live calls ---
+    # --- live calls, and those in windows ---
 
     async def _feed(self) -> None:
-        """Start the lines that go live, one after the other, as there are places for them."""
+        """Start the lines that go live or into a window, one after the other, as there are places for them."""
         while True:
             way = next((way for way, pool in self._moved.items() if way != LIVE and len(pool)), LIVE)
             if len(self._moved[way]):
@@ -407,17 +445,82 @@ class WaysRun:
                 self._wanted[LIVE] -= 1
                 position = self._pool.take()
             else:
-                self._fed = trio.Event()
-                await self._fed.wait()
+                await self._decided.wait()
                 continue
             item = self._item(position)
-            if way != LIVE:
-                self._in_windows[item.id] = position, self._reserve_again(item, way)
-            await self._live.start(item, way)
+            begin = None if way == LIVE else partial(self._begin_in_window, item, way, position)
+            try:
+                await self._live.start(item, begin, self._ended)
+            except ManystreamError as error:
+                self._live.fail(str(error))
 
-    def price_of(self, way: str) -> float:
-        """Return the price of a way, as a part of the list price."""
-        return WINDOW_WAYS[way].price if way in WINDOW_WAYS else 1.0
+    def _begin_in_window(self, item: Item, way: str, position: int, on_completion: OnCompletion) -> Call:
+        """Start the call of a line; or read its answer, if an earlier run has created it. Raises as the engine does."""
+        item.request = replace(item.request, durable=Durable(WINDOW_WAYS[way].name))
+        answer, since, holding = self._submissions.windows.get(item.id), trio.current_time(), None
+        if answer is not None:  # its call reserves nothing
+            since -= max(0.0, time.time() - answer.at)
+            with suppress(InvalidRequestError):
+                need = self._starter.prepare_unstreamed(item.request)
+                found = self._reserve(item, *need, WINDOW_WAYS[way].price)
+                holding = found if isinstance(found, Holding) else None
+        self._in_windows[item.id] = InWindow(way, position, since, holding)
+        try:
+            if answer is not None:
+                calls = self._engine._calls  # pyright: ignore[reportPrivateUsage]
+                return calls.attach(answer.token, None, on_completion, None, item.request)
+            call = self._engine.start_request(item.request, on_completion)
+        except BaseException:
+            if self._in_windows.pop(item.id, None) is not None:
+                self._settle(holding, 0.0)
+            self._changed.set()
+            raise
+        durable = call._running._prepared.durable  # pyright: ignore[reportPrivateUsage]
+        if durable is not None:
+            durable.on_named = partial(self._named, item.id, way)
+        return call
+
+    def _named(self, id: LineId, way: str, token: str) -> None:
+        with self._failures(""):
+            self._submissions.note(token, "named", line=id, way=way, at=time.time())
+        self._unsynced = True
+        self._changed.set()
+
+    def _leave_window(self, way: str) -> None:
+        for id, window in list(self._in_windows.items()):
+            if window.way == way:
+                window.moved = True
+                self._live.cancel(id)
+
+    def _goes_on(self, window: InWindow, item: Item, completion: Completion) -> bool:
+        """Take the end of a call in a window. Returns whether its line goes another way.
+
+        A completion of an answer that an earlier run has created gets what that run would have known of it.
+        """
+        seconds, error = trio.current_time() - window.since, completion.error
+        answer = self._submissions.windows.get(item.id)
+        earlier = answer is not None and answer.earlier
+        if answer is not None and earlier:
+            token = read_token(answer.token)
+            if self._starter.traffic is not None:
+                self._name_target(completion, f"{token.provider}/{token.model}", seconds)
+            completion.timings.finished = seconds
+            provider, price = self._starter.provider_named(token.provider), WINDOW_WAYS[window.way].price
+            completion.cost = dollars(self._starter, provider, token.model, completion, price)
+        self._settle(window.holding, completion.cost or 0.0)
+        if error is not None and earlier and has_ended(error):  # it has failed, or the server does not have it any more
+            self._pool.give_back([window.position])
+        elif error is not None and error.category is ErrorCategory.CANCELLED and window.moved:
+            self._moved[LIVE].add([window.position])
+        else:
+            self._planner.observe(window.way, seconds)
+            return False
+        return True
+
+    def _name_target(self, completion: Completion, target: str, seconds: float) -> None:
+        """Give a completion what a call would have had, where no call of this run got the answer."""
+        outcome = OK if completion.success else "error"
+        completion.attempt_records = (AttemptRecord(target, 0.0, seconds, outcome),)
 
     # --- new batches ---
 
@@ -429,21 +532,18 @@ class WaysRun:
             if ready and self._wanted[BATCH] > 0 and len(self._pool):
                 with self._failures("a batch cannot be created"):
                     await self._submit_some()
-                self.changed()
+                self._changed.set()
                 continue
-            self._submitted = trio.Event()
             with trio.move_on_at(self._blocked_until if self._blocked_until > now else math.inf):
-                await self._submitted.wait()
+                await self._decided.wait()
 
     async def _submit_some(self) -> None:
-        drafts: dict[_Name, ProviderBatch] = {}
-        count = 0
+        drafts, count = self._drafts, 0
         while self._wanted[BATCH] > 0 and len(self._pool) and trio.current_time() >= self._blocked_until:
             if self._waits_for_budget:
                 break
             self._wanted[BATCH] -= 1
-            self._building += 1
-            name = self._draft(self._pool.take(), drafts)
+            name = self._draft(self._pool.take())
             count += 1
             if count % STEP == 0:
                 await trio.lowlevel.checkpoint()
@@ -451,37 +551,35 @@ class WaysRun:
                 await self._create(drafts.pop(name))
             elif count % STEP == 0 and sum(draft.size for draft in drafts.values()) > MOST_BYTES:
                 await self._create(drafts.pop(max(drafts, key=lambda name: drafts[name].size)))
-        for draft in drafts.values():
-            await self._create(draft)
+        for name in list(drafts):
+            await self._create(drafts.pop(name))
 
-    def _draft(self, position: int, drafts: dict[_Name, ProviderBatch]) -> _Name | None:
-        """Add a line to the draft that fits it, and return the draft's name. Returns None for a line that goes live, is
-        not paid, or waits for the budget."""
+    def _draft(self, position: int) -> _Name | None:
+        """Add a line to the draft that fits it, and return the draft's name. Returns None for a line that goes live, or
+        waits for the budget."""
         item = self._item(position)
         target = self._target_of(item)
         found = self._grouped(item, target) if target is not None else None
         if target is None or found is None:
-            self._building -= 1
             self._moved[LIVE].add([position])
             return None
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
         holding = self._reserve(item, prepared, wire, target.interface.terms.price)
-        if holding is True or holding is False:
-            self._building -= 1
-            if holding is False and (self._jobs or drafts or self._live.running()):
+        if isinstance(holding, bool):
+            if not holding and (self._jobs or self._drafts or self._running()):
                 self._pool.give_back([position])
                 self._waits_for_budget = True  # until something ends that has reserved more than it used
             else:
-                self._live.unpaid(item)
+                self._moved[LIVE].add([position])  # where the budget does not allow it either, and that is counted
             return None
         provider = target.provider
         name = provider.name, group, generation
-        draft = drafts.get(name)
+        draft = self._drafts.get(name)
         if draft is None:
             where = provider.name, provider.profile.name, shown_url(provider)
             submission = Submission(secrets.token_hex(8), *where, group, generation)
-            draft = drafts[name] = ProviderBatch(submission, self._submissions, target)
+            draft = self._drafts[name] = ProviderBatch(submission, self._submissions, target)
         place = len(draft.positions)
         if holding is not None:
             draft.holdings[place] = holding
@@ -513,16 +611,6 @@ class WaysRun:
         found = traffic.budgets.reserve(need, amounts, now)
         return True if isinstance(found, ProviderError) else found if isinstance(found, Holding) else False
 
-    def _reserve_again(self, item: Item, way: str) -> Holding | None:
-        """Reserve what an answer may cost that an earlier run has begun in a window: its call reserves nothing."""
-        if item.id not in self._submissions.windows:
-            return None
-        try:
-            found = self._reserve(item, *self._starter.prepare_unstreamed(item.request), self.price_of(way))
-        except InvalidRequestError:
-            return None
-        return found if isinstance(found, Holding) else None
-
     def _settle(self, holding: Holding | None, dollars: float) -> None:
         """Replace what is reserved for a line by what it has cost."""
         traffic = self._starter.traffic
@@ -533,7 +621,6 @@ class WaysRun:
 
     async def _create(self, job: ProviderBatch) -> None:
         """Create a batch, unless its lines are to go another way by now."""
-        self._building -= len(job.positions)
         if trio.current_time() < self._blocked_until:
             for holding in job.holdings.values():
                 self._settle(holding, 0.0)
@@ -575,7 +662,7 @@ class WaysRun:
         else:
             self._note(f"{target.provider.name!r} refused a batch ({error.message}): its lines go live")
             self._moved[LIVE].add(positions)
-        self.changed()
+        self._changed.set()
 
     def _wait_for_room(self, target: Target, lines: int, *, too_large: bool = False) -> None:
         """Submit nothing for a while, or until a batch has ended.
@@ -601,7 +688,7 @@ class WaysRun:
         self._count()
         if job.submission.file is not None:
             self._delete_soon(job.submission.key, job.submission.provider, job.submission.file)
-        self.changed()
+        self._changed.set()
 
     # --- batches of earlier runs ---
 
@@ -629,19 +716,19 @@ class WaysRun:
 
     async def _recover(self, job: ProviderBatch) -> None:
         """Find out whether a batch was created before its run was killed."""
-        submission, interface, client = job.submission, job.target.interface, job.target.client
+        submission, interface = job.submission, job.target.interface
         with self._failures(f"the batches of {submission.provider!r} cannot be listed"):
             found: BatchState | None = None
             if submission.sent:
                 await trio.sleep(min(max(0.0, submission.at + SETTLED - time.time()), SETTLED))
                 found = await job.find(self._created())
             elif interface.files is not None and submission.file is None:
-                answer = await client.ask(interface.list_files(interface.files))
+                answer = await job.target.ask(interface.list_files(interface.files))
                 submission.file = interface.file_of(interface.files, answer, submission.key)
             if found is None:
                 self._drop(job)
                 self._pool.give_back(_there(job.positions))
-                self.changed()
+                self._changed.set()
                 return
             self._submissions.note(submission.key, "submitted", batch=found.id)
             job.is_known = True
@@ -656,7 +743,7 @@ class WaysRun:
     async def _tend(self, job: ProviderBatch) -> None:
         """Follow a batch to its end, and take its results home."""
         with self._failures(f"the batch {job.submission.batch!r} of {job.submission.provider!r} cannot be read"):
-            await self._take_home(job, await job.follow(self.changed))
+            await self._take_home(job, await job.follow(lambda: self._changed.set()))
 
     @contextmanager
     def _failures(self, what: str) -> Generator[None, None, None]:
@@ -711,8 +798,7 @@ class WaysRun:
         seconds = trio.current_time() - job.since
         completion.timings = Timings(finished=seconds)
         completion.request_id = completion.request_id or result.request_id
-        target = f"{job.submission.provider}/{job.submission.group.model}"
-        completion.attempt_records = (AttemptRecord(target, 0.0, seconds, OK if completion.success else "error"),)
+        self._name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
         part = job.target.interface.terms.price
         completion.cost = dollars(self._starter, job.target.provider, job.submission.group.model, completion, part)
         self._live.record(item, completion, BATCH, part)
@@ -730,7 +816,7 @@ class WaysRun:
             self._pool.give_back(positions)
         else:
             self._fail_lines(job, left, reason)
-        self.changed()
+        self._changed.set()
 
     def _move_on(self, positions: Sequence[int], way: str) -> None:
         """Send lines a way next, as many as have room there. The plan decides about the others."""
@@ -760,7 +846,7 @@ class WaysRun:
         """Delete an uploaded file. One that is gone already is no error."""
         assert target.interface.files is not None, "it was uploaded"
         try:
-            await target.client.send_patiently(target.interface.delete_file(target.interface.files, file))
+            await target.send_patiently(target.interface.delete_file(target.interface.files, file))
             error = None
         except ProviderError as failure:
             error = failure
@@ -769,9 +855,17 @@ class WaysRun:
         else:
             self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
         self._deleting -= 1
-        self.changed()
+        self._changed.set()
 
 
 def _there(positions: Iterable[int]) -> list[int]:
     """Return the positions of lines that the input still has."""
     return [position for position in positions if position != NOWHERE]
+
+
+def has_ended(error: ProviderError | None) -> bool:
+    """Return whether a server makes the answer of a window no more. Without an error it is complete."""
+    if error is None or error.http_status in FORGOTTEN:
+        return True
+    cut = error.category in (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
+    return 200 <= error.http_status < 300 and not cut

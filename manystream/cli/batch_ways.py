@@ -165,17 +165,17 @@ async def _states(
     submissions: Iterable[Submission], base_urls: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return what the provider says of each batch, or why it was not asked, by the batch's key."""
-    from ..batch.client import BatchClient
+    from ..batch.client import Target
 
     states: dict[str, str] = {}
 
     async def ask(provider: Provider, interface: BatchInterface, some: Sequence[Submission]) -> None:
         async with open_engine([provider]) as engine:
-            client = BatchClient(engine, provider)
+            target = Target(engine, provider, interface)
             for submission in some:
                 try:
-                    body = await client.send(interface.read(submission.batch or ""))
-                    state = interface.state(client.object(body))
+                    body = await target.send(interface.read(submission.batch or ""))
+                    state = interface.state(target.object(body))
                 except ProviderError as error:
                     states[submission.key] = f"the provider does not say how far it is: {error.message}"
                     continue

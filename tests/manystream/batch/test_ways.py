@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -769,3 +769,28 @@ async def test_every_interface_answers_as_the_live_way(interface: str, tmp_path:
         for name in ("seconds", "request_id"):
             del record[name], found["live"][id][name]
         assert record == found["live"][id]
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_lines_that_only_go_live_do_not_wait_for_the_end_of_the_input(
+    tmp_path: Path, autojump_clock: Clock, is_cut: bool
+) -> None:
+    server, seen = Server(), list[str]()
+
+    async def slow() -> AsyncGenerator[list[tuple[int, bytes]], None]:
+        for n in range(3):
+            yield [(n + 1, json.dumps(line(f"q{n}", f"text {n}")).encode())]
+            with trio.fail_after(60):
+                while len(server.live) <= n:
+                    await trio.sleep(1)
+            seen.append(server.live[-1])
+        if is_cut:
+            raise OSError("cut")
+
+    async with engine_of(server) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(engine, journal, lambda named: "sim/m", via="live")
+            with pytest.raises(OSError, match="cut") if is_cut else nullcontext():
+                await batch.run(slow())
+    assert seen == ["text 0", "text 1", "text 2"]
+    assert texts(tmp_path) == expected(3)
