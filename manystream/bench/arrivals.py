@@ -12,11 +12,12 @@ import math
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads_object
+from ..providers.json.json_values import JSON, MalformedJSONError, loads_object
 
 MOST_RATE = 100_000.0
 """The highest rate, in calls per second: far above what one machine can start."""
@@ -123,19 +124,28 @@ def read_trace(path: Path) -> tuple[tuple[Arrival, ...], list[str]]:
     `engine.record`. Raises `TraceError`.
     """
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        text = path.read_text("utf-8-sig")
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise TraceError(f"{path}: is not UTF-8 text") from None
-    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    if not numbered:
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
         raise TraceError(f"{path}: is empty")
-    read = _read_object if numbered[0][1].lstrip().startswith("{") else _table_reader(path, numbered.pop(0)[1])
+    names: list[str] | None = None
+    if not lines[0][1].lstrip().startswith("{"):
+        names = next(csv.reader([lines.pop(0)[1]]))
+        if not any(name in TIMES for name in names):
+            raise TraceError(
+                f"{path}:1: has neither JSON lines nor a heading with {TIMES[1]}, {INPUTS[1]} and {OUTPUTS[1]}"
+            )
     found: list[Arrival] = []
-    for number, line in numbered:
+    for number, line in lines:
         try:
-            found.append(read(line))
+            cells: Mapping[str, JSON] = (
+                dict(zip(names, next(csv.reader([line])), strict=False)) if names else loads_object(line)
+            )
+            found.append(_recorded(cells) if "started" in cells and "request" in cells else _traced(cells))
         except (ValueError, MalformedJSONError) as error:
             raise TraceError(f"{path}:{number}: {error}") from None
     counts = {
@@ -147,30 +157,26 @@ def read_trace(path: Path) -> tuple[tuple[Arrival, ...], list[str]]:
     found.sort(key=lambda arrival: arrival.due)
     if not found:
         raise TraceError(f"{path}: has no call")
-    start = found[0].due
-    return tuple(replace(one, due=one.due - start) for one in found), notes
+    return tuple(replace(one, due=one.due - found[0].due) for one in found), notes
 
 
-def _read_object(line: str) -> Arrival:
-    members = loads_object(line)
-    if "started" in members and "request" in members:
-        return _recorded(members)
-    time = _first(members, TIMES)
+def _traced(members: Mapping[str, JSON]) -> Arrival:
+    """Return a call of a line with a time and lengths. Raises `ValueError`."""
+    time = next((members[name] for name in TIMES if name in members), None)
     if time is None:
         raise ValueError(f"{TIMES[0]}: is missing; the line has {', '.join(members) or 'no member'}")
     blocks = members.get("hash_ids")
-    ids = blocks if isinstance(blocks, list) else []
     return Arrival(
         _seconds(time),
         _tokens(members, INPUTS),
         _tokens(members, OUTPUTS),
-        tuple(block for block in ids if isinstance(block, int)),
+        tuple(block for block in blocks if isinstance(block, int)) if isinstance(blocks, list) else (),
     )
 
 
-def _recorded(members: JSONObject) -> Arrival:
+def _recorded(members: Mapping[str, JSON]) -> Arrival:
     """Return a call of a recording. Its tokens are estimated: 4 bytes for one of the prompt, an event for one of the
-    answer."""
+    answer. Raises `ValueError`."""
     started, request, chunks = members["started"], members["request"], members.get("chunks")
     body = request.get("body") if isinstance(request, dict) else None
     if not isinstance(started, (int, float)) or not isinstance(body, str):
@@ -180,57 +186,26 @@ def _recorded(members: JSONObject) -> Arrival:
     return Arrival(float(started), max(1, len(body) // BYTES_PER_TOKEN), events or None)
 
 
-def _table_reader(path: Path, heading: str) -> Callable[[str], Arrival]:
-    names = next(csv.reader([heading]))
-    if not any(name in TIMES for name in names):
-        raise TraceError(
-            f"{path}:1: has neither JSON lines nor a heading with {TIMES[1]}, {INPUTS[1]} and {OUTPUTS[1]}"
-        )
-
-    def read(line: str) -> Arrival:
-        cells = dict(zip(names, next(csv.reader([line])), strict=False))
-        return Arrival(_moment(_first(cells, TIMES)), _tokens(cells, INPUTS), _tokens(cells, OUTPUTS))
-
-    return read
-
-
-def _moment(cell: JSON) -> float:
-    """Return a cell with a date and a time, or a number of seconds, in seconds."""
-    text = str(cell or "").strip()
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    whole, dot, rest = text.partition(".")
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    try:
-        moment = datetime.datetime.fromisoformat(whole + rest[len(digits) :])
-    except ValueError:
-        raise ValueError(f"{TIMES[0]}: must be a date and a time, or a number, not {text!r}") from None
-    return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp() + (float(f"0.{digits}") if dot else 0.0)
-
-
 def _seconds(time: JSON) -> float:
+    """Return a time in seconds: a number has milliseconds, a text has seconds, or a date and a time."""
+    takes = "a number of milliseconds"
     if isinstance(time, str):
-        return _moment(time)
+        takes = "a date and a time, or a number"
+        with suppress(ValueError):
+            time = float(time) * 1000
+    if isinstance(time, str):
+        with suppress(ValueError):
+            moment = datetime.datetime.fromisoformat(time.strip())
+            return moment.replace(tzinfo=moment.tzinfo or datetime.UTC).timestamp()
     if isinstance(time, bool) or not isinstance(time, (int, float)) or not math.isfinite(time):
-        raise ValueError(f"{TIMES[0]}: must be a number of milliseconds, not {time}")
+        raise ValueError(f"{TIMES[0]}: must be {takes}, not {time!r}")
     return time / 1000
 
 
-def _first(members: Mapping[str, JSON], names: Sequence[str]) -> JSON:
-    return next((members[name] for name in names if name in members), None)
-
-
 def _tokens(members: Mapping[str, JSON], names: Sequence[str]) -> int | None:
-    value = _first(members, names)
-    if value is None:
-        return None
-    try:
-        tokens = int(value) if isinstance(value, (int, str)) and not isinstance(value, bool) else -1
-    except ValueError:
-        tokens = -1
-    if tokens < 0:
-        name = next(name for name in names if name in members)
-        raise ValueError(f"{name}: must be a number of tokens, not {value!r}")
-    return tokens
+    for name in names:
+        if members.get(name) is not None:
+            if not str(members[name]).strip().isdecimal():
+                raise ValueError(f"{name}: must be a number of tokens, not {members[name]!r}")
+            return int(str(members[name]))
+    return None

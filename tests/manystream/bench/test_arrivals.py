@@ -116,6 +116,13 @@ def test_a_trace_of_our_own_recordings(write: Write) -> None:
     assert read_trace(write(text)) == ((Arrival(0.0, 1, None), Arrival(0.5, 10, 2)), notes)
 
 
+def test_only_a_line_feed_ends_a_line(write: Write) -> None:
+    """JSON allows other line ends within a string, and a recording of a request has them as they are."""
+    line = json.dumps({"started": 1.0, "request": {"body": "a\u2028b\x85c"}}, ensure_ascii=False)
+    assert len(read_trace(write(f"{line}\r\n{line}\r\n"))[0]) == 2
+    assert len(read_trace(write(AZURE.replace("\n", "\r\n")))[0]) == 3
+
+
 def test_what_a_trace_lacks_is_noted(write: Write) -> None:
     assert read_trace(write("TIMESTAMP,ContextTokens\n1,5\n2\n"))[1] == [
         "calls without a length of the prompt: 1 of 2",
@@ -155,6 +162,7 @@ def test_a_trace_may_be_longer_than_the_run() -> None:
         ('{"timestamp": 1}\n{"timestamp": "soon"}\n', ":2: "),
         ('{"timestamp": 1}\n{"input_length": 5}\n', ":2: timestamp: is missing; the line has input_length"),
         ('{"timestamp": 1e999}\n', ":1: timestamp: must be a number of milliseconds, not "),
+        ("TIMESTAMP,ContextTokens\nnan,5\n", ":2: timestamp: must be a date and a time, or a number, not "),
         ('{"timestamp": true}\n', ":1: timestamp: must be a number of milliseconds, not True"),
         ('{"timestamp": 1, "input_length": -5}\n', ":1: input_length: must be a number of tokens, not -5"),
         ('{"timestamp": 1, "output_length": 1.5}\n', ":1: output_length: must be a number of tokens, not 1.5"),
