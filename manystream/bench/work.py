@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..batch.lines import Line, LineError, read_item
 from ..batch.model_choice import OneModel
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads, objects, string
+from ..providers.json.json_values import JSON, MalformedJSONError, loads, objects, string
 from ..providers.model.messages import Message, Role, Text
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
@@ -32,6 +32,8 @@ POOL_WORDS = 1 << 16
 BLOCK_TOKENS = 512
 """The tokens of one block of a trace with `hash_ids` (Mooncake)."""
 LARGEST_LENGTH = 10_000_000
+USERS = ("human", "user")
+"""The names of a user in the conversations of ShareGPT."""
 
 PROMPT = "Describe the rivers of Europe in about 300 words."
 
@@ -127,74 +129,66 @@ class Work:
     def __init__(self, plan: WorkPlan) -> None:
         self.plan: WorkPlan = plan
         self._random = random.Random(plan.seed)
-        self._pool = random.Random(plan.seed + 1).choices(WORDS, k=POOL_WORDS) if self._makes_texts else []
+        self._pool = random.Random(plan.seed + 1).choices(WORDS, k=POOL_WORDS)
         self._prefix = self._text(plan.prefix, 0) + " " if plan.prefix else ""
         self._taken = 0
 
-    @property
-    def _makes_texts(self) -> bool:
-        plan = self.plan
-        return bool(plan.input or plan.prefix or not plan.prompts)
-
     def session(self, arrival: Arrival | None = None) -> Session:
         """Return the next session. arrival: the call of a trace that begins it; it may have lengths."""
-        plan = self.plan
-        base = Request(
-            plan.model, self._prefix + self._prompt(arrival), max_output_tokens=self._output(arrival),
-            extra_headers=plan.headers or None, retry=Retry(max_attempts=1),
-        )  # fmt: skip
-        if not plan.prompts or (arrival is not None and arrival.input is not None):
-            return Session(self, base)
-        conversation = plan.prompts[self._taken % len(plan.prompts)]
-        self._taken += 1
+        headers, retry = self.plan.headers, Retry(max_attempts=1)
+        prompt, output = self._prompt(arrival), self.output(arrival)
+        if not self.plan.prompts or (arrival is not None and arrival.input is not None):
+            request = Request(
+                self.plan.model,
+                self._prefix + prompt,
+                max_output_tokens=output,
+                extra_headers=headers or None,
+                retry=retry,
+            )
+            return Session(self, request)
+        conversation = self._conversation()
         given = conversation.request
         request = replace(
             given,
             messages=_after_prefix(self._prefix, given.messages),
-            max_output_tokens=base.max_output_tokens or given.max_output_tokens,
-            extra_headers={**(given.extra_headers or {}), **(plan.headers or {})} or None,
-            retry=base.retry,
+            max_output_tokens=output or given.max_output_tokens,
+            extra_headers={**(given.extra_headers or {}), **(headers or {})} or None,
+            retry=retry,
         )
         return Session(self, request, list(conversation.further))
 
-    def further(self, told: list[str]) -> str:
-        """Return the user's next message in a session. told: the messages that its file has for it."""
-        if told:
-            return told.pop(0)
+    def further(self) -> str:
+        """Return the user's next message in a session whose file has none for it."""
         if self.plan.input is not None or not self.plan.prompts:
             return self._prompt(None)
-        conversation = self.plan.prompts[self._taken % len(self.plan.prompts)]
-        self._taken += 1
-        return next((message.text for message in conversation.request.messages if message.role is Role.USER), PROMPT)
+        messages = self._conversation().request.messages
+        return next((message.text for message in messages if message.role is Role.USER), PROMPT)
 
-    def _prompt(self, arrival: Arrival | None) -> str:
-        if arrival is not None and arrival.input is not None:
-            return self._traced(arrival.input, arrival.blocks)
-        if self.plan.input is None:
-            return self.plan.prompt
-        return self._text(self.plan.input.draw(self._random), self._random.randrange(POOL_WORDS))
-
-    def _traced(self, tokens: int, blocks: Sequence[int]) -> str:
-        """Return a prompt whose blocks of a trace are the same text for the same id."""
-        shared = [self._text(BLOCK_TOKENS, hash((self.plan.seed, block)) % POOL_WORDS) for block in blocks]
-        shared = shared[: tokens // BLOCK_TOKENS]
-        rest = max(1, tokens - BLOCK_TOKENS * len(shared))
-        return " ".join([*shared, self._text(rest, self._random.randrange(POOL_WORDS))])
-
-    def _output(self, arrival: Arrival | None) -> int | None:
+    def output(self, arrival: Arrival | None = None) -> int | None:
+        """Return the most tokens of the next answer; None for the server's own limit."""
         if arrival is not None and arrival.output:
             return arrival.output
         return self.plan.output.draw(self._random) if self.plan.output is not None else None
 
-    def next_output(self) -> int | None:
-        """Return the most tokens of the next answer in a session."""
-        return self._output(None)
+    def _conversation(self) -> Conversation:
+        self._taken += 1
+        return self.plan.prompts[(self._taken - 1) % len(self.plan.prompts)]
+
+    def _prompt(self, arrival: Arrival | None) -> str:
+        if arrival is not None and arrival.input is not None:
+            # The blocks of a trace are the same text for the same id.
+            starts = (hash((self.plan.seed, block)) % POOL_WORDS for block in arrival.blocks)
+            words = " ".join(self._text(BLOCK_TOKENS, start) for start in starts).split()[: arrival.input]
+            rest = max(0 if words else 1, arrival.input - len(words))
+            return " ".join([*words, *self._text(rest, self._random.randrange(POOL_WORDS)).split()])
+        if self.plan.input is None:
+            return self.plan.prompt
+        return self._text(self.plan.input.draw(self._random), self._random.randrange(POOL_WORDS))
 
     def _text(self, words: int, start: int) -> str:
-        pool = self._pool
-        found = pool[start : start + words]
+        found = self._pool[start : start + words]
         while len(found) < words:
-            found += pool[: words - len(found)]
+            found += self._pool[: words - len(found)]
         return " ".join(found)
 
 
@@ -216,21 +210,23 @@ class Session:
             return False
         self._turn += 1
         request = self.request
-        messages = [*request.messages, response.to_message(), Message.user(self._work.further(self._further))]
-        tokens = self._work.next_output() or request.max_output_tokens
-        self.request = replace(request, messages=messages, max_output_tokens=tokens)
+        message = Message.user(self._further.pop(0) if self._further else self._work.further())
+        tokens = self._work.output() or request.max_output_tokens
+        self.request = replace(
+            request, messages=[*request.messages, response.to_message(), message], max_output_tokens=tokens
+        )
         return True
 
 
 def _after_prefix(prefix: str, messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages of which the first one by the user begins with the prefix."""
+    place = next((place for place, message in enumerate(messages) if message.role is Role.USER), None)
     if not prefix:
         return messages
-    place = next((place for place, message in enumerate(messages) if message.role is Role.USER), None)
     if place is None:
         return [Message.user(prefix), *messages]
-    first = messages[place]
-    return [*messages[:place], Message.user([Text(prefix), *first.content]), *messages[place + 1 :]]
+    first = Message.user([Text(prefix), *messages[place].content])
+    return [*messages[:place], first, *messages[place + 1 :]]
 
 
 # --- files of prompts ---
@@ -245,52 +241,33 @@ def read_prompts(path: Path, model: str) -> tuple[Conversation, ...]:
         data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise PromptsError(f"{path}: {error.strerror}") from None
-    if data.lstrip()[:1] == b"[":
-        try:
-            whole = loads(data)
-        except MalformedJSONError as error:
-            raise PromptsError(f"{path}: {error}") from None
-        entries: list[tuple[str, JSON]] = [
-            (f"{path}: entry {number}", entry)
-            for number, entry in enumerate(whole if isinstance(whole, list) else [], 1)
-        ]
-    else:
-        entries = []
-        for number, line in enumerate(data.splitlines(), 1):
-            if not line.strip():
-                continue
-            try:
-                line.decode()
-                entries.append((f"{path}:{number}", loads(line)))
-            except (MalformedJSONError, UnicodeDecodeError) as error:
-                raise PromptsError(f"{path}:{number}: {error}") from None
     found: list[Conversation] = []
-    for place, entry in entries:
-        try:
-            conversation = _conversation(entry, model)
-        except LineError as error:
-            raise PromptsError(f"{place}: {error}") from None
-        if conversation is not None:
-            found.append(conversation)
+    place = str(path)
+    try:
+        if data.lstrip()[:1] == b"[":
+            entries = loads(data)
+            for number, entry in enumerate(entries if isinstance(entries, list) else [], 1):
+                place = f"{path}: entry {number}"
+                found += _conversation(entry, model)
+        else:
+            for number, line in enumerate(data.split(b"\n"), 1):
+                place = f"{path}:{number}"
+                if line.strip():
+                    line.decode()
+                    found += _conversation(loads(line), model)
+    except (MalformedJSONError, UnicodeDecodeError, LineError) as error:
+        raise PromptsError(f"{place}: {error}") from None
     if not found:
         raise PromptsError(f"{path}: has no prompt")
     return tuple(found)
 
 
-def _conversation(entry: JSON, model: str) -> Conversation | None:
-    """Return the conversation of an entry; None for one of ShareGPT in which no user speaks. Raises `LineError`."""
+def _conversation(entry: JSON, model: str) -> list[Conversation]:
+    """Return the conversation of an entry; none for one of ShareGPT in which no user speaks. Raises `LineError`."""
     if not isinstance(entry, dict):
         raise LineError("is no JSON object")
-    if "conversations" in entry:
-        return _sharegpt(entry, model)
-    return Conversation(read_item(Line(1, 1, entry, 0), OneModel(model)).request)
-
-
-SHAREGPT_USERS = frozenset({"human", "user"})
-
-
-def _sharegpt(entry: JSONObject, model: str) -> Conversation | None:
-    turns = objects(entry, "conversations")
-    told = [string(turn, "value") or "" for turn in turns if string(turn, "from") in SHAREGPT_USERS]
-    said = [text for text in told if text.strip()]
-    return Conversation(Request(model, said[0]), tuple(said[1:])) if said else None
+    if "conversations" not in entry:
+        return [Conversation(read_item(Line(1, 1, entry, 0), OneModel(model)).request)]
+    turns = [string(turn, "value") or "" for turn in objects(entry, "conversations") if turn.get("from") in USERS]
+    texts = [text for text in turns if text.strip()]
+    return [Conversation(Request(model, texts[0]), tuple(texts[1:]))] if texts else []

@@ -101,6 +101,19 @@ def test_calls_of_a_trace_share_the_blocks_with_the_same_ids() -> None:
     assert work.session(arrivals[1]).request.max_output_tokens == 9
 
 
+def test_calls_of_a_trace_have_their_lengths_beside_a_file_of_prompts() -> None:
+    work = Work(WorkPlan("m", prompts=(Conversation(ms.Request("m", "a")),)))
+    found = [texts(work.session(arrival))[0] for arrival in (Arrival(0.0, 7), Arrival(0.0), Arrival(0.0, 0))]
+    assert ([len(text.split()) for text in found], found[1]) == ([7, 1, 1], "a")
+
+
+def test_calls_with_the_same_ids_have_the_same_prompt() -> None:
+    """Mooncake's last block is shorter than the others: the length says how much of it the prompt has."""
+    work = Work(WorkPlan("m"))
+    one, two = (texts(work.session(Arrival(0.0, 700, 9, (1, 2)))) for _ in range(2))
+    assert one == two
+
+
 # Sessions.
 
 
