@@ -27,14 +27,16 @@ def read_result(path: Path) -> JSONObject:
         raise CompareError(f"{path}: {error}") from None
     if page.get("schema") != SCHEMA:
         raise CompareError(f"{path}: is no result of `manystream bench` of the schema {SCHEMA}")
+    for name in NAMES:
+        try:
+            histograms(page, name)
+        except ValueError as error:
+            raise CompareError(f"{path}: {name}: a histogram {error}") from None
     return page
 
 
 def compared(before: JSONObject, after: JSONObject) -> JSONObject:
-    """Return the comparison of two results as a JSON object. docs/guide/bench.md has the schema.
-
-    Raises `CompareError`.
-    """
+    """Return the comparison of two results as a JSON object. docs/guide/bench.md has the schema."""
     return {
         "valid": False not in (is_valid(before), is_valid(after)),
         "differences": [*_differences(before, after)],
@@ -53,7 +55,7 @@ def _differences(before: JSONObject, after: JSONObject) -> list[JSON]:
     """Return the difference of each percentile that both results have, in seconds."""
     found: list[JSON] = []
     for name in NAMES:
-        one, two = (_windows(page, name) for page in (before, after))
+        one, two = ([counts for counts in histograms(page, name) if counts] for page in (before, after))
         if not one or not two:
             continue
         for share, word, interval in zip(SHARES, PERCENTILES, _changes(one, two), strict=True):
@@ -68,13 +70,6 @@ def _differences(before: JSONObject, after: JSONObject) -> list[JSON]:
                 "real": interval and not interval.low <= 0.0 <= interval.high,
             })  # fmt: skip
     return found
-
-
-def _windows(page: JSONObject, name: str) -> list[Counts]:
-    try:
-        return [histogram for histogram in histograms(page, name) if histogram]
-    except ValueError as error:
-        raise CompareError(f"{name}: a histogram {error}") from None
 
 
 def _changes(one: Sequence[Counts], two: Sequence[Counts]) -> list[Interval | None]:

@@ -95,13 +95,6 @@ def mean(counts: Mapping[int, int]) -> float | None:
     return sum(seconds_of(bucket) * count for bucket, count in counts.items()) / total if total else None
 
 
-def share_within(counts: Mapping[int, int], seconds: float) -> float | None:
-    """Return the share of the spans that are at most so long; None if there are none."""
-    total = sum(counts.values())
-    within = sum(count for bucket, count in counts.items() if seconds_of(bucket) <= seconds)
-    return within / total if total else None
-
-
 # --- confidence ---
 
 

@@ -53,6 +53,9 @@ class Length:
     kind: str
     parameters: tuple[float, ...]
 
+    def __str__(self) -> str:
+        return f"{self.kind}:{','.join(f'{parameter:g}' for parameter in self.parameters)}"
+
     def draw(self, numbers: random.Random) -> int:
         """Return a length of at least 1."""
         return max(1, min(LARGEST_LENGTH, round(DISTRIBUTIONS[self.kind][1](numbers, *self.parameters))))

@@ -452,10 +452,10 @@ def _compare(files: list[str], *, as_json: bool) -> int:
     if len(files) != 2:
         raise CommandError("compare takes two results: manystream bench compare before.json after.json", status=2)
     try:
-        before, after = (read_result(Path(file)) for file in files)
-        found = compared(before, after)
+        pages = [read_result(Path(file)) for file in files]
     except CompareError as error:
         raise CommandError(str(error), status=2) from None
-    lines = comparison_lines(found, files, (before, after), Paint(sys.stdout))
+    found = compared(*pages)
+    lines = comparison_lines(found, files, pages, Paint(sys.stdout))
     print(dumps_printable(found).decode() if as_json else "\n".join(lines))
     return 0 if found["valid"] else INVALID

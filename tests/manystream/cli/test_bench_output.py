@@ -14,6 +14,7 @@ from manystream.bench.report import SCHEMA, run_object, search_object
 from manystream.bench.runs import Run, Server
 from manystream.bench.search import Search, Step
 from manystream.bench.validity import Calibration
+from manystream.bench.work import WorkPlan, read_length
 from manystream.cli import bench as bench_command
 from manystream.cli import main
 from manystream.cli.bench_report import Progress, run_lines, search_lines
@@ -368,6 +369,14 @@ def test_two_results_are_compared(bench: Bench, runs: Runs, tmp_path: Path) -> N
     assert lines[-1] == 'note: the results have another slo: {"ttft":0.2}, null'
 
 
+def test_what_was_asked_otherwise_is_noted(bench: Bench, runs: Runs, tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    for file, work in zip(files, (WorkPlan("m"), WorkPlan("m", input=read_length("normal:512,128"))), strict=True):
+        runs.found = [run(result(figures({"ttft": [0.1]}, ok=5), work=work))]
+        bench(URL, "--save", file)
+    assert bench("compare", *files)[1].endswith('note: the results have another input: null, "normal:512,128"\n')
+
+
 def test_an_invalid_result_is_compared_with_a_warning(bench: Bench, runs: Runs, tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("a.json", "b.json")]
     for file, found in zip(files, (INVALID, whole_run()), strict=True):
@@ -395,6 +404,7 @@ def test_other_files_cannot_be_compared(bench: Bench, tmp_path: Path, text: str 
     status, out, err = bench("compare", str(path), str(path))
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert complaint in err
+    assert str(path) in err
 
 
 def test_a_comparison_takes_two_files(bench: Bench) -> None:
