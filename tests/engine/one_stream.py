@@ -9,6 +9,7 @@ import json
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
+REQUEST = WireHead(b"POST", b"/", ())
+SECRETS = Redaction("key", REQUEST)
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,25 @@ def delta(case: Case, text: str, *, ascii_only: bool = True) -> bytes:
     return chunk(case.delta % json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass"))
 
 
+FED = [0]
+"""The number of wire events that stream machines of `counted` dialects have processed."""
+
+
+@cache
+def counted(name: str) -> Dialect:
+    """Return a dialect whose machines count in `FED` what they are fed."""
+    kind = cast("type[StreamMachine]", DIALECTS[name].machine)
+
+    class Counted(kind):  # type: ignore[misc, valid-type]
+        __slots__ = ()
+
+        def feed(self, event: str, data: bytes) -> Sequence[ms.Event]:
+            FED[0] += 1
+            return kind.feed(self, event, data)
+
+    return replace(DIALECTS[name], machine=Counted)
+
+
 class ScriptedSocket:
     """A socket that returns the given pieces, then the end of the stream."""
 
@@ -189,13 +211,12 @@ class Stream:
     by_machine: int = 0
 
     def read(self, pieces: Iterable[bytes]) -> Stream:
-        head = WireHead(b"POST", b"/", ())
+        dialect = counted(self.case.provider.dialect)
         shared = Shared(
-            origin=Origin("http", "127.0.0.1", 80), provider=self.case.provider,
-            dialect=self._counted(DIALECTS[self.case.provider.dialect]), make_id=lambda: "id", limits=self.limits,
-            wall_clock=lambda: 0.0,
+            origin=Origin("http", "127.0.0.1", 80), provider=self.case.provider, dialect=dialect, make_id=lambda: "id",
+            limits=self.limits, wall_clock=lambda: 0.0,
         )  # fmt: skip
-        prepared = Prepared(shared, "m", head, b"", Redaction("key", head))
+        prepared = Prepared(shared, "m", REQUEST, b"", SECRETS)
         prepared.stream = self.streamed
         self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
         loop = StillLoop()
@@ -215,22 +236,11 @@ class Stream:
             cast("socket.socket", ScriptedSocket(pieces)), "http://127.0.0.1", loop, lambda _: None, lambda _: None
         )
         self.attempt.on_connection(connection, False)
+        FED[0] = 0
         while not connection.closed and not self.attempt.over:
             connection.on_readable()
+        self.by_machine = FED[0]
         return self
-
-    def _counted(self, dialect: Dialect) -> Dialect:
-        """Return the dialect with machines that count in `by_machine` what they are fed."""
-        kind = cast("type[StreamMachine]", dialect.machine)
-
-        class Counted(kind):  # type: ignore[misc, valid-type]
-            __slots__ = ()
-
-            def feed(counted, event: str, data: bytes) -> Sequence[ms.Event]:
-                self.by_machine += 1
-                return kind.feed(counted, event, data)
-
-        return replace(dialect, machine=Counted)
 
     @property
     def delivered(self) -> tuple[list[str], str]:

@@ -57,18 +57,21 @@ class Machine:
 
     def ends(self, ops: Ops, place: int, first: int = 0) -> Iterator[int]:
         """Yield the ends of the matches of these operations that begin at `place`, in the order in which `re` tries."""
-        if first == len(ops):
-            yield place
-            return
-        for end in self.one(*ops[first], place):
-            yield from self.ends(ops, end, first + 1)
+        for at in range(first, len(ops)):
+            op, argument = ops[at]
+            if op not in SINGLE:
+                for end in self.one(op, argument, place):
+                    yield from self.ends(ops, end, at + 1)
+                return
+            self.spend()
+            if not self.fits(op, argument, place):
+                return
+            place += 1
+        yield place
 
     def one(self, op: Any, argument: Any, place: int) -> Iterator[int]:
-        if op in SINGLE:
-            self.spend()
-            if self.fits(op, argument, place):
-                yield place + 1
-        elif op is c.BRANCH:
+        """Yield the ends of the matches of one operation that is not `SINGLE`."""
+        if op is c.BRANCH:
             for branch in argument[1]:
                 if branch and branch[0][0] is c.LITERAL and not self.fits(*branch[0], place):
                     self.spend()  # as below, without a generator
