@@ -49,7 +49,6 @@ class ControlPages:
                 self._journal.clear()
             return 200, body
         if request.path == "/sim/batches":
-            self._jobs.now, self._jobs.wall = self._clock(), self._wall()
             return 200, self._jobs.page()
         if request.path == "/sim/limits":
             if request.method == "PUT":

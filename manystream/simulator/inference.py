@@ -9,15 +9,13 @@ no sockets and no clock.
 from __future__ import annotations
 
 import math
-import re
 from collections import deque
 from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
-from .knobs import KnobError
+from .knobs import KnobError, read_options
 
 Call = TypeVar("Call")
-_SEPARATORS = re.compile(r"[,\s]+")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -47,22 +45,13 @@ class BatchModel:
             raise KnobError("batch: kv is a number above 0, and status an HTTP status from 400 to 599")
 
 
-_NAMES = tuple(field.name for field in fields(BatchModel))
+READERS = {**{field.name: float for field in fields(BatchModel)}, "status": int}
+"""Option → the function that reads its value."""
 
 
 def read_batch(text: str) -> BatchModel:
     """A batch model from text: `step=0.02 per-call=0.0005 kv=100000 queue=64`. Raises `KnobError`."""
-    found: dict[str, float] = {}
-    for pair in filter(None, _SEPARATORS.split(text.strip())):
-        name, _, value = pair.partition("=")
-        name = name.replace("-", "_").lower()
-        if name not in _NAMES:
-            raise KnobError(f"batch: {pair!r} is not an option; write name=value, with a name of: {', '.join(_NAMES)}")
-        try:
-            found[name] = int(value) if name == "status" else float(value)
-        except ValueError:
-            raise KnobError(f"batch: {name}={value!r}: {name} is a number") from None
-    return BatchModel(**found)  # type: ignore[arg-type]  # status is an int
+    return BatchModel(**dict(read_options("batch", text, READERS)))  # type: ignore[arg-type]  # READERS gives the types
 
 
 class InferenceServer(Generic[Call]):

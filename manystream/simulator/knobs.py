@@ -17,7 +17,7 @@ an unstreamed answer the position counts bytes of the body.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 from .json_text import loads_object, mapping
@@ -195,6 +195,33 @@ def read_directive(text: str) -> dict[str, object]:
             found[name] = read(value)
         except (ValueError, KeyError):
             raise KnobError(f"{name}={value!r}: {name} takes {takes}") from None
+    return found
+
+
+def read_options(
+    of: str, text: str, readers: Mapping[str, Callable[[str], object]], usual: str = ""
+) -> list[tuple[str, object]]:
+    """The options of a text: `NAME=VALUE` pairs, separated by spaces or commas. Raises `KnobError`.
+
+    of: what they belong to, for messages.
+    readers: option → the function that reads its value, which raises `ValueError` for what is no number.
+    usual: the option whose value may stand alone.
+    """
+    found: list[tuple[str, object]] = []
+    for pair in filter(None, _SEPARATORS.split(text.strip())):
+        name, equals, value = pair.partition("=")
+        if usual and not equals:
+            name, value = usual, pair
+        name = name.replace("-", "_").lower()
+        if name not in readers:
+            names = ", ".join(readers)
+            raise KnobError(f"{of}: {pair!r} is not an option; write name=value, with a name of: {names}")
+        try:
+            found.append((name, readers[name](value)))
+        except KnobError:
+            raise
+        except ValueError:
+            raise KnobError(f"{of}: {name}={value!r}: {name} is a number") from None
     return found
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .knobs import KnobError
+from .knobs import KnobError, read_options
 from .program import Ending, Program, no_response
 from .prompt import APIError
 
@@ -17,7 +18,6 @@ OUTAGES = ("503", "hang", "close")
 SLOWNESS = 20.0
 """How many times longer a slow answer takes."""
 
-_SEPARATORS = re.compile(r"[,\s]+")
 _OUTAGE = re.compile(r"\A(\d++(?:\.\d++)?+)-(\d++(?:\.\d++)?+)(?::(\w++))?+")
 
 
@@ -63,27 +63,10 @@ class Replica:
 def read_replica(text: str) -> Replica:
     """A replica from text: `port=8081 speed=0.1 fail=0.3 outage=10-20:hang`; `outage` may be repeated. Raises
     `KnobError`."""
-    found: dict[str, object] = {}
-    outages: list[Outage] = []
-    for pair in filter(None, _SEPARATORS.split(text.strip())):
-        name, _, value = pair.partition("=")
-        try:
-            if name == "outage":
-                outages.append(_outage(value))
-            elif name in ("port", "status", "seed"):
-                found[name] = int(value)
-            elif name in ("speed", "delay", "fail", "slow"):
-                found[name] = float(value)
-            else:
-                raise KnobError(
-                    f"replica: {pair!r} is not an option; write name=value, with a name of: port, speed, delay, fail,"
-                    " status, slow, outage, seed"
-                )
-        except ValueError as error:
-            if isinstance(error, KnobError):
-                raise
-            raise KnobError(f"replica: {name}={value!r}: {name} is a number") from None
-    return Replica(outages=tuple(outages), **found)  # type: ignore[arg-type]  # each name has its type above
+    options = read_options("replica", text, READERS)
+    outages = tuple(value for _, value in options if isinstance(value, Outage))
+    found = {name: value for name, value in options if name != "outage"}
+    return Replica(outages=outages, **found)  # type: ignore[arg-type]  # READERS gives the types
 
 
 def _outage(text: str) -> Outage:
@@ -95,6 +78,13 @@ def _outage(text: str) -> Outage:
     if not outage.start < outage.end:
         raise KnobError(f"replica: outage={text!r}: END must be later than START")
     return outage
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "port": int, "speed": float, "delay": float, "fail": float, "status": int, "slow": float, "outage": _outage,
+    "seed": int,
+}  # fmt: skip
+"""Option → the function that reads its value."""
 
 
 class ReplicaState:

@@ -153,10 +153,13 @@ class Server:
     def run(self) -> None:
         """Serve until `stop` is called."""
         loop, wheel, clock = self.loop, self._wheel, time.monotonic
-        statistics = self.statistics
+        statistics, jobs = self.statistics, self.service.jobs
         try:
             while self._running:
                 timeout = max(0.0, min(wheel) / TICKS_PER_SECOND - clock()) if wheel else None
+                if jobs.behind:
+                    jobs.work()
+                    timeout = 0.0
                 loop.serve(timeout)
                 now = clock()
                 tick = int(now * TICKS_PER_SECOND)

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
-from .anthropic_batches import AnthropicBatches
-from .batches import Answered, Batches, BatchTime, JobStore
+from .batch_interfaces import AnthropicBatches, Batches, GeminiBatches, OpenAIBatches, OpenRouterBatches
+from .batches import BatchTime, JobStore
 from .control import ControlPages
 from .gemini import GeminiWire
-from .gemini_batches import GeminiBatches
 from .gemini_interactions import GeminiInteractionsWire
 from .inference import BatchModel, InferenceServer
 from .journal import Journal, Statistics
@@ -25,7 +24,6 @@ from .json_text import EncodeError, dumps, is_json, loads_object
 from .knobs import HEADER, KnobError, Knobs, combine, directive_in_model, directive_in_text
 from .limit import Limit
 from .limiter import Limiter, Ticket, Usage
-from .openai_batches import OpenAIBatches, OpenRouterBatches
 from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
 from .program import Ending, Program, complete, content_of, no_response, position_of, streamed, unstreamed, with_headers
@@ -164,16 +162,16 @@ class Service:
         batch = settings.batch
         self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
         self._replica = ReplicaState(settings.replica, clock())
-        self._jobs = JobStore(settings.batch_time, self._answered)
-        openai = OpenAIBatches(self._jobs)
+        self.jobs: JobStore = JobStore(settings.batch_time, self._answered, clock, wall)
+        openai = OpenAIBatches(self.jobs)
         self._batches: dict[str, Batches] = {
             "/v1/files": openai,
             "/v1/batches": openai,
-            "/api/v1/batches": OpenRouterBatches(self._jobs),
-            "/v1/messages/batches": AnthropicBatches(self._jobs),
-            **dict.fromkeys(GEMINI_BATCHES, GeminiBatches(self._jobs)),
+            "/api/v1/batches": OpenRouterBatches(self.jobs),
+            "/v1/messages/batches": AnthropicBatches(self.jobs),
+            **dict.fromkeys(GEMINI_BATCHES, GeminiBatches(self.jobs)),
         }
-        self._pages = ControlPages(self.journal, self.statistics, self.limiter, self._jobs, clock, wall)
+        self._pages = ControlPages(self.journal, self.statistics, self.limiter, self.jobs, clock, wall)
         self._store = AnswerStore()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
@@ -336,15 +334,14 @@ class Service:
         failed = self._failed(batches.wire, knobs, request, "")
         if failed is not None:
             return failed
-        self._jobs.now, self._jobs.wall = self._clock(), self._wall()
         reply = batches.reply(request, _key_of(request))
-        headers = [*reply.headers, ("x-request-id", f"req_{self._jobs.new_id()}")]
+        headers = [*reply.headers, ("x-request-id", f"req_{self.jobs.new_id()}")]
         program = unstreamed(
             headers, reply.body, replace(knobs, error=None), status=reply.status, keep=request.keep_alive
         )
         return replace(program, counted=False)
 
-    def _answered(self, request: HTTPRequest) -> Answered:
+    def _answered(self, request: HTTPRequest) -> tuple[int, bytes, Usage | None]:
         """The answer to a request in a batch: the live one, or an error if that would not come whole."""
         wire = _wire_of(request.path) or OPENAI
         try:
@@ -357,8 +354,8 @@ class Service:
             if program.ending not in (Ending.KEEP, Ending.CLOSE) or not is_json(body):
                 raise APIError(500, "")
         except APIError as failure:
-            return Answered(failure.status, wire.error_body(failure))
-        return Answered(status, body, program.usage)
+            return failure.status, wire.error_body(failure), None
+        return status, body, program.usage
 
     def _read(self, wire: Wire, request: HTTPRequest) -> tuple[Prompt, Knobs]:
         prompt = wire.read(request)

@@ -7,6 +7,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import anthropic
@@ -22,6 +23,8 @@ from manystream.simulator.batches import BatchTime, read_batch_time
 from manystream.simulator.service import ServiceSettings
 
 from .in_process import World, head_and_body
+from .raw_client import request_bytes
+from .virtual_server import VirtualServer
 
 
 class Wire(httpx2.MockTransport):
@@ -198,6 +201,35 @@ def test_a_key_has_so_many_lines_in_batches_and_no_more() -> None:
     submitted(client, jsonl(10))
     sim.now = 150
     assert [batch.status for batch in client.batches.list()] == ["in_progress", "failed", "completed"]
+
+
+def test_a_request_waits_for_a_few_lines_and_the_loop_answers_the_rest() -> None:
+    sim = world("100")
+    client = openai_client(sim)
+    batch = submitted(client, jsonl(1000))
+    sim.now = 101
+    batch = client.batches.retrieve(batch.id)
+    assert batch.request_counts is not None
+    assert (batch.status, batch.request_counts.completed, batch.output_file_id) == ("finalizing", 128, None)
+    for _ in range(1000):
+        if sim.service.jobs.behind:
+            sim.service.jobs.work()
+    batch = client.batches.retrieve(batch.id)
+    assert (batch.status, batch.completed_at) == ("completed", batch.created_at + 100)
+    assert len([*results(client, batch.output_file_id)]) == 1000
+
+
+def test_the_loop_answers_lines_while_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = VirtualServer(monkeypatch)
+    path, body = "/v1/messages/batches", json.dumps({"requests": messages(300)}).encode()
+    clients = [server.connect(), server.connect()]
+    clients[0].send(request_bytes(path, body))
+    server.at(1, partial(clients[1].send, request_bytes(path, method="GET")))
+    server.run()
+    created, listed = (json.loads(client.data.partition(b"\r\n\r\n")[2]) for client in clients)
+    assert created["processing_status"] == "in_progress"
+    [batch] = listed["data"]
+    assert (batch["processing_status"], batch["request_counts"]["succeeded"]) == ("ended", 300)
 
 
 def test_openais_files_and_lists() -> None:
@@ -552,6 +584,15 @@ def test_geminis_batch_may_fail_and_expire(time: str, state: str) -> None:
     batch = client.batches.get(name=batch.name)
     assert batch.state == types.JobState(f"JOB_STATE_{state}")
     assert batch.dest is None
+
+
+def test_each_interface_has_its_own_files() -> None:
+    sim = world("10")
+    gemini, chat = gemini_client(sim), openai_client(sim, "k")
+    name = gemini_file(gemini, 1).name
+    id = chat.files.create(file=b"x", purpose="batch").id
+    assert [one.id for one in chat.files.list(purpose="batch")] == [id]
+    assert [one.name for one in gemini.files.list()] == [name]
 
 
 def test_geminis_lists_files_and_wrong_requests() -> None:
