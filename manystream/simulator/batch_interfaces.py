@@ -85,6 +85,7 @@ class Batches(abc.ABC):
     refusals: what can be asked → when it is refused.
     full: the message of the refusal to have more lines in batches; or the error of a batch that has them.
     deleted: the response to a deletion, beside the id; None: those to a deletion and a cancellation are empty.
+    unknown_url: the code of the error for an unknown path.
     accepted: the HTTP status of the response to a creation.
     """
 
@@ -97,6 +98,7 @@ class Batches(abc.ABC):
     newest_file_first: bool = True
     full: JSONObject | str = "Too many requests are in batches that have not ended."
     deleted: Mapping[str, JSON] | None = None
+    unknown_url: str = ""
     accepted: int = 200
 
     def __init__(self, store: JobStore) -> None:
@@ -134,7 +136,7 @@ class Batches(abc.ABC):
         asked = ASKED.get(" ".join(filter(None, (request.method, id and "ID", action))), "")
         if collection is None or asked not in collection.offers.split():
             status = 404 if action or not collection else 405
-            raise APIError(status, f"Invalid URL ({request.method} {request.path})", code=UNKNOWN_URL)
+            raise APIError(status, f"Invalid URL ({request.method} {request.path})", code=self.unknown_url)
         if asked == "create":
             made = self._checked(self.create(request, key)) if kind == "batches" else self.upload(request, key)
             return json_reply(self.shown(self.keep(made)), self.accepted)
@@ -180,7 +182,8 @@ class Batches(abc.ABC):
         after, before, limit = (query.get(name, "") for name in self.paging)
         size = int(limit) if limit.isdecimal() and len(limit) < 6 else 0
         if limit and not 1 <= size <= most:
-            raise APIError(400, f"limit: must be a number from 1 to {most}", param="limit")
+            name = self.paging[2]
+            raise APIError(400, f"{name}: must be a number from 1 to {most}", param=name)
         found = [item for place, item in self.store.items.items() if place[:2] == (self.service, key)]
         items = [self.store.advanced(item) for item in found if isinstance(item, StoredFile) is (kind == "files")]
         oldest_first = query.get("order") == "asc" or (kind == "files" and not self.newest_file_first)
@@ -233,7 +236,10 @@ LONGEST_FILE, LONGEST_INLINE = 50_000, 100_000
 ENDPOINTS = ("/v1/responses", "/v1/chat/completions")
 ROUTED_ENDPOINTS = (*ENDPOINTS, "/v1/messages")
 WINDOWS = ("24h",)
-METADATA_PAIRS, METADATA_NAME, METADATA_VALUE = 16, 64, 512
+PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+REQUIRED = ("custom_id", "method", "url", "body")
+"""The members of a line of a file."""
+
 PHASE_TIMES = ("in_progress", "finalizing", "completed", "failed", "expired", "cancelling", "cancelled")
 """The phases of which OpenAI's batch says when they began."""
 
@@ -245,7 +251,7 @@ NOT_EXECUTED = {
 
 FILE_ERRORS: dict[str, tuple[str, str | None]] = {
     "invalid_json_line": ("This line is not parseable as valid JSON.", None),
-    "missing_required_parameter": ("Missing required parameter: 'custom_id'.", "custom_id"),
+    "missing_required_parameter": ("Missing required parameter: '{}'.", None),
     "duplicate_custom_id": ("The custom_id for this request is a duplicate of another request.", "custom_id"),
     "invalid_method": ("The method of a request must be POST.", "method"),
     "url_mismatch": ("The URL of a request must be the endpoint of the batch.", "url"),
@@ -257,10 +263,10 @@ FILE_ERRORS: dict[str, tuple[str, str | None]] = {
 """Code of an error of an uploaded file → its message and the member that is wrong."""
 
 
-def file_error(code: str, line: int | None = None) -> JSONObject:
-    """What is wrong with an uploaded file, or with a line of it."""
+def file_error(code: str, line: int | None = None, missing: str | None = None) -> JSONObject:
+    """What is wrong with an uploaded file, or with a line of it. missing: the member that the line lacks."""
     message, param = FILE_ERRORS[code]
-    return {"code": code, "message": message, "param": param, "line": line}
+    return {"code": code, "message": message.format(missing), "param": param or missing, "line": line}
 
 
 class OpenAIBatches(Batches):
@@ -278,6 +284,7 @@ class OpenAIBatches(Batches):
     refusals: Mapping[str, Refusal] = {"cancel": (is_ended, 409, "Cannot cancel a batch with status '{0.phase}'.", "")}
     filters: tuple[str, ...] = ("purpose",)
     full: JSONObject | str = file_error("token_limit_exceeded")
+    unknown_url: str = UNKNOWN_URL
     deleted: Mapping[str, JSON] | None = {"object": "file", "deleted": True}
 
     def listed(self, kind: str, page: list[JSONObject], more: bool) -> JSONObject:
@@ -309,10 +316,11 @@ class OpenAIBatches(Batches):
         for name in ("file", "purpose"):
             if name not in parts:
                 raise APIError(400, f"Missing required parameter: '{name}'.", param=name)
-        data, name = parts["file"]
+        (data, name), purpose = parts["file"], parts["purpose"][0].decode("utf-8", "replace")
+        if purpose not in PURPOSES:
+            raise APIError(400, f"'{purpose}' is not one of {[*PURPOSES]} - 'purpose'", param="purpose")
         lives = parts.get("expires_after[seconds]", (b"", ""))[0]
         expires = int(self.store.wall()) + int(lives) if lives.isdigit() and len(lives) < 12 else None
-        purpose = parts["purpose"][0].decode("utf-8", "replace")
         id = "file-" + self.store.new_id()
         return self.store.new_file(id, key, data, filename=name, purpose=purpose, expires_at=expires)
 
@@ -321,19 +329,16 @@ class OpenAIBatches(Batches):
         for name in ("input_file_id", "endpoint", "completion_window"):
             if not string(body, name):
                 raise APIError(400, f"Missing required parameter: '{name}'.", param=name)
-        endpoint, window, metadata = (
-            string(body, "endpoint"),
-            string(body, "completion_window"),
-            mapping(body, "metadata"),
-        )
+        endpoint, window = string(body, "endpoint"), string(body, "completion_window")
         if _live_path(endpoint) not in ENDPOINTS:
             raise APIError(400, f"Invalid value: '{endpoint}'. Supported values are: {ENDPOINTS}.", param="endpoint")
         if window not in WINDOWS:
             raise APIError(400, f"Invalid value: supported values are: {WINDOWS}.", param="completion_window")
-        if any(not isinstance(value, str) or len(name) > 64 or len(value) > 512 for name, value in metadata.items()):
-            raise APIError(400, "metadata: names have at most 64 characters, texts at most 512", param="metadata")
-        if len(metadata) > METADATA_PAIRS:
-            raise APIError(400, f"metadata: holds at most {METADATA_PAIRS} pairs", param="metadata")
+        metadata = mapping(body, "metadata")
+        fits = len(metadata) <= 16 and all(map(_is_pair, metadata.items()))
+        if not fits or body.get("metadata") not in (None, metadata):
+            rule = "an object of at most 16 texts, with names of at most 64 and values of at most 512 characters"
+            raise APIError(400, f"metadata: must be {rule}", param="metadata")
         file = self.find(string(body, "input_file_id"), key)
         if not isinstance(file, StoredFile) or file.members["purpose"] != "batch":
             message = f"No such File object for a batch: {body['input_file_id']}"
@@ -436,22 +441,24 @@ def _result(line: Line, error: tuple[str, str] | None = None) -> JSONObject:
 
 def _read_lines(data: bytes, request: HTTPRequest, endpoint: str) -> tuple[list[Line], list[JSONObject]]:
     """The lines of an uploaded file, and what is wrong with them."""
-    lines, errors, ids, models = list[Line](), list[JSONObject](), set[str](), set[str]()
+    lines, errors, ids, first = list[Line](), list[JSONObject](), set[str](), ""
     for number, text in enumerate(data.splitlines(), 1):
         if not text.strip():
             continue
         line = loads_object(text)
         id, url, body = string(line, "custom_id"), _live_path(string(line, "url")), mapping(line, "body")
-        models.add(string(body, "model"))
+        model = string(body, "model")
+        missing = next((name for name in REQUIRED if not line.get(name)), None) if line else None
         wrong = {
             "invalid_json_line": line is None,
-            "missing_required_parameter": not id,
+            "missing_required_parameter": missing is not None,
             "duplicate_custom_id": id in ids,
             "invalid_method": string(line, "method") != "POST",
             "url_mismatch": url != _live_path(endpoint),
-            "model_mismatch": len(models) > 1,
+            "model_mismatch": model not in (first or model, ""),
         }
-        errors += [file_error(code, number) for code, is_wrong in wrong.items() if is_wrong][:1]
+        first = first or model
+        errors += [file_error(code, number, missing) for code, is_wrong in wrong.items() if is_wrong][:1]
         ids.add(id)
         lines.append(line_of(request, id, url, body))
     if not lines:
@@ -459,6 +466,12 @@ def _read_lines(data: bytes, request: HTTPRequest, endpoint: str) -> tuple[list[
     if len(lines) > LONGEST_FILE:
         errors.append(file_error("too_many_tasks"))
     return lines, errors
+
+
+def _is_pair(pair: tuple[str, JSON]) -> bool:
+    """Whether a member may stand in the metadata of a batch."""
+    name, value = pair
+    return isinstance(value, str) and len(name) <= 64 and len(value) <= 512
 
 
 def _live_path(endpoint: str) -> str:
@@ -475,8 +488,11 @@ def _inline(body: JSONObject, member: str, pattern: re.Pattern[str]) -> Iterator
         id = string(one, "custom_id")
         if not pattern.fullmatch(id) or id in ids:
             raise APIError(400, f"requests.{place}.custom_id: must be unique, and match {pattern.pattern}")
+        asked = one.get(member) if isinstance(one, dict) else None
+        if not isinstance(asked, dict):
+            raise APIError(400, f"requests.{place}.{member}: Field required")
         ids.add(id)
-        yield place, id, mapping(one, member)
+        yield place, id, asked
 
 
 # --- Anthropic ---

@@ -335,7 +335,8 @@ class Service:
         if failed is not None:
             return failed
         reply = batches.reply(request, _key_of(request))
-        headers = [*reply.headers, ("x-request-id", f"req_{self.jobs.new_id()}")]
+        usual = batches.wire.headers(None, self.jobs.new_id())
+        headers = [*reply.headers, *(header for header in usual if header[0] != "content-type")]
         program = unstreamed(
             headers, reply.body, replace(knobs, error=None), status=reply.status, keep=request.keep_alive
         )
