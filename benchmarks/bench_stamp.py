@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections import Counter
 from typing import Any
 
 from .answers import Answer
 from .command import run_alone
-from .cores import CLIENT_AND_SOURCE, pinned
-from .environment import ROOT, clients_variables
-from .load_clients import LOAD, RATE, bounds, read_ours
+from .environment import ROOT
+from .load_clients import LOAD, RATE, bounds, read_ours, run_client
 from .runs import Run, RunError
 
 FIRST, MOST = 1000, 16_000
@@ -71,13 +69,10 @@ def _bench(run: Run, streams: int, *words: str) -> tuple[dict[str, Any], bool]:
     command = [run.python, "-m", "manystream", "bench", url, "--model", "m", "--json", "--concurrency", str(streams)]
     command += ["--seconds", "3", "--ramp", "2", *words]
     run.source.reset()
-    with pinned(CLIENT_AND_SOURCE[0]):
-        done = subprocess.run(
-            command, env=clients_variables(), cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-        )
-    if not done.stdout:
-        raise RunError(f"manystream bench failed: {done.stderr[-200:]}")
-    page: dict[str, Any] = json.loads(done.stdout)
+    output = run_client(command, str(ROOT))
+    if not output:
+        raise RunError("manystream bench failed")
+    page: dict[str, Any] = json.loads(output)
     figures = bounds(read_ours(page), run.source.reset()).values()
     return page, all(value is None or value <= bound for value, bound, _ in figures)
 

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from .cache import cache_folder
 from .command import run_alone
 from .cores import CLIENT_AND_SOURCE, pinned
 from .environment import ROOT, clients_variables
+from .peers.common import raise_priority
 from .runs import Run
 from .source.process import Statistics
 
@@ -207,22 +208,29 @@ def _measure(run: Run, generator: Generator, program: str, streams: int) -> Repo
             made = [program, "-c", TOKENIZER, f"{folder}/tokenizer"]
             subprocess.run(made, check=True, timeout=LONGEST, capture_output=True)
         url = f"{run.source.origin()}/{LOAD}"
-        with pinned(CLIENT_AND_SOURCE[0]):
-            process = subprocess.Popen(
-                generator.command(program, url, streams, folder),
-                env=clients_variables(),
-                cwd=folder if generator.package else ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                start_new_session=True,
-            )
-        try:
-            output, _ = process.communicate(timeout=LONGEST)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # its workers, too
-        return generator.read(output, Path(folder))
+        command = generator.command(program, url, streams, folder)
+        return generator.read(run_client(command, folder if generator.package else str(ROOT)), Path(folder))
+
+
+def run_client(command: Sequence[str], folder: str) -> str:
+    """Return the standard output of a load generator, which runs on the client's core."""
+    with pinned(CLIENT_AND_SOURCE[0]):
+        process = subprocess.Popen(
+            command,
+            env=clients_variables(),
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+    raise_priority(process.pid)
+    try:
+        output, _ = process.communicate(timeout=LONGEST)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its workers, too
+    return output
 
 
 def _interpreter(generator: Generator) -> str:

@@ -142,15 +142,17 @@ def read_task() -> Task:
     return Task(**vars(parser.parse_args()))
 
 
-def raise_priority() -> None:
-    """Raise the priority of this process, if that is allowed.
+def raise_priority(process: int = 0) -> None:
+    """Raise the priority of a process, if that is allowed.
 
     Linux first weighs the processes of one session together (sched(7), "The autogroup feature"). The harness starts
     each client in its own session.
+
+    process: its id; 0: this process.
     """
     try:
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        with open("/proc/self/autogroup", "w") as group:
+        os.setpriority(os.PRIO_PROCESS, process, PRIORITY)
+        with open(f"/proc/{process or 'self'}/autogroup", "w") as group:
             group.write(str(PRIORITY))
     except OSError:
         pass
