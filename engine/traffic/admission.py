@@ -180,7 +180,9 @@ class Admission(AdmissionControl, WaitingCall):
         candidate.limiter.enter(candidate, now, again=again, deadline=deadline)
 
     def begin(self, now: float) -> None:
-        self._left(now)
+        if now > self._entered:
+            self._left(now)
+        self._entered = NEVER
         candidate = self._candidate
         candidate.began = now
         if self.spending is not None:
@@ -196,9 +198,6 @@ class Admission(AdmissionControl, WaitingCall):
     def _left(self, now: float) -> None:
         """End the call's wait. May be called again."""
         if self._entered == NEVER:
-            return
-        if now <= self._entered:
-            self._entered = NEVER
             return
         candidate = self._candidate
         slot = candidate.limiter.state.slot_seconds(now) - candidate.slot_mark

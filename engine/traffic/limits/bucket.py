@@ -46,8 +46,8 @@ class Bucket:
 
     def ready_at(self, cost: float, now: float) -> float:
         """Return the time at which `cost` fits: `now` or later, `math.inf` if it does not fit and the rate is 0."""
-        level = self.fill(now)
-        missing = min(cost, self.capacity) - level
+        level = self.fill(now) if now > self.at else self.level
+        missing = (cost if cost < self.capacity else self.capacity) - level
         if missing <= _SLACK * self.capacity:
             return now
         return self.at + missing / self.rate if self.rate > 0 else math.inf
@@ -60,7 +60,8 @@ class Bucket:
 
     def give_back(self, cost: float, now: float) -> None:
         """Return `cost` to the bucket, up to the capacity. A negative cost is taken out."""
-        self.level = min(self.capacity, self.fill(now) + cost)
+        level = self.fill(now) + cost
+        self.level = level if level < self.capacity else self.capacity
 
     def scale(self, rate: float, now: float) -> None:
         """Change the rate. The level and the capacity change in proportion.

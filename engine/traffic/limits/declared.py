@@ -58,6 +58,8 @@ class DeclaredLimit:
 
     def is_open(self, now: float) -> bool:
         """Return whether nothing but the buckets can hold a call back: no ended lease, no line and no running call."""
+        if self.lease is None and self.concurrent is None:
+            return not self.line
         return not self.line and not self.is_full and (self.lease is None or now < self.lease.open_until)
 
     @property

@@ -271,9 +271,8 @@ class Host:
 
     def end(self, number: int) -> None:
         """A call is no longer under way."""
-        asked = number == self._breaker.probe
-        self._breaker.end(number)
-        if asked:
+        if number == self._breaker.probe:
+            self._breaker.end(number)
             self._stop_asking()
 
     def _stop_asking(self) -> None:

@@ -98,7 +98,7 @@ class Window:
         self._unconfirmed[permit] = now + CONFIRMED_AFTER
         self._sent += 1
         self._pace.take(1.0, now)
-        if 2 * len(self._unconfirmed) >= self.size:
+        if 2 * len(self._unconfirmed) >= int(self._size):
             self._used_at = now
 
     def confirm(self, permit: Permit, calls_per_second: float, now: float) -> bool:
@@ -252,7 +252,9 @@ class Charger:
         return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
 
     def _cost(self, input_tokens: float, output: float) -> Cost:
-        combined = max(input_tokens, output) if self.charging.combined == "larger" else input_tokens + output
+        combined = input_tokens + output
+        if self.charging.combined == "larger":
+            combined = input_tokens if input_tokens > output else output
         return cost_of(Cost, (1.0, input_tokens, output, combined))
 
 
@@ -404,12 +406,14 @@ class Quota:
         self.window.add(permit, now)
         for reported in self.reported.values():
             reported.bucket.take(cost[reported.unit], now)
-        for unit, learned in self.learned.items():
-            learned.bucket.take(cost[unit], now)
-        self._totals = self._totals.plus(cost)
+        if self.adaptive:
+            for unit, learned in self.learned.items():
+                learned.bucket.take(cost[unit], now)
+            self._totals = self._totals.plus(cost)
         self.sent += 1
         self.running += 1
-        self._first_sent_at = min(self._first_sent_at, now)
+        if now < self._first_sent_at:
+            self._first_sent_at = now
         self._last_sent_at = now
         permit.sent_at = now
         permit.sent_before = self._totals
@@ -467,7 +471,8 @@ class Quota:
         self.window.remove(permit, was_sent=False)
         charged = permit.charged
         self._change(permit, charged, now)
-        self._totals = self._totals.less(charged)
+        if self.adaptive:
+            self._totals = self._totals.less(charged)
         self._close(permit)
 
     def believed_rate(self, unit: Unit) -> float:

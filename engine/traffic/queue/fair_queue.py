@@ -169,7 +169,8 @@ class Permit:
         self.priority: Priority = priority
         self.tenant: str | None = tenant
         self.owner: WaitingCall | None = owner
-        self.size: float = max(1.0, input_tokens + (max_output or 0.0))
+        size = input_tokens + (max_output or 0.0)
+        self.size: float = size if size > 1.0 else 1.0  # `max` costs each start of a call ten comparisons
         self.refusals: int = 0
         self.state: PermitState = NEW
         self.sent_at: float = NEVER
@@ -222,7 +223,8 @@ class TenantLine:
 
     def expected(self, permit: Permit) -> float:
         """Return the tokens that a call of this tenant is expected to use."""
-        return max(1.0, permit.input_tokens + self.excess.value)
+        tokens = permit.input_tokens + self.excess.value
+        return tokens if tokens > 1.0 else 1.0
 
     def append(self, permit: Permit) -> None:
         """Add a call at the end of the line."""
@@ -269,8 +271,8 @@ MOST_CALLS = 2.0
 """The most calls of a tenant by which a correction takes its service below or above the least service of the others."""
 
 MOST_AWAY = 10_000
-"""The number of tenants without waiting calls that are remembered. Of more, those with the least service, who were away
-for the longest time, are forgotten."""
+"""The number of tenants without waiting calls that are remembered. Of more, the half with the least service is forgotten:
+they were away for the longest time."""
 
 _OCTAVES = 64
 _SPARE = 32
@@ -289,7 +291,6 @@ class TenantClass:
         self.backlog: float = 0.0
         self.present: dict[str | None, TenantLine] = {}
         self._away: dict[str | None, TenantLine] = {}
-        self._away_heap: list[tuple[float, int, str | None]] = []
         self._heap: list[tuple[float, int, int, TenantLine]] = []
         self._entries = 0
         # The service of the tenant whose call was sent last. While no call waits, a tenant starts no lower.
@@ -348,7 +349,10 @@ class TenantClass:
         The effect is that of `add` and `take`.
         """
         line = permit.line = self._away.get(permit.tenant) or TenantLine(permit.tenant)
-        self._floor = line.service = max(self._floor, line.service)
+        if line.service < self._floor:
+            line.service = self._floor
+        else:
+            self._floor = line.service
         self._charge(permit, line)
         self._rest(line)
 
@@ -365,7 +369,7 @@ class TenantClass:
             line.excess.add(tokens - permit.input_tokens)
             self._excess.add(tokens - permit.input_tokens)
             expected = line.expected(permit)
-        most = MOST_CALLS * max(tokens, expected)
+        most = MOST_CALLS * (tokens if tokens > expected else expected)
         if line.length:
             line.version = 0
             self._shift(line, change, most)
@@ -384,10 +388,13 @@ class TenantClass:
         """Change a tenant's service, but not to more than `most` below or above that of the others."""
         least = self._least()
         others = self._floor if least is None else least
+        service, line.service = line.service, line.service + change
         if change < 0:
-            line.service = max(line.service + change, min(line.service, others - most))
-        else:
-            line.service = min(line.service + change, max(line.service, others + most))
+            lowest = others - most
+            if line.service < lowest:
+                line.service = lowest if lowest < service else service
+        elif line.service > others + most:
+            line.service = max(service, others + most)
 
     def ahead_of(self, permit: Permit) -> tuple[float, float]:
         """Estimate the number of calls, and of tokens, that are served before a call anywhere in its tenant's line.
@@ -455,16 +462,9 @@ class TenantClass:
             self._away.pop(line.name, None)
             return
         self._away[line.name] = line
-        self._entries += 1
-        heapq.heappush(self._away_heap, (line.service, self._entries, line.name))
-        while len(self._away) > MOST_AWAY:
-            service, _, name = heapq.heappop(self._away_heap)
-            if name in self._away and self._away[name].service == service:
-                del self._away[name]
-        if len(self._away_heap) > 2 * len(self._away) + _SPARE:
-            # A position instead of an entry's number: names cannot be compared, because None is among them.
-            self._away_heap = [(away.service, at, name) for at, (name, away) in enumerate(self._away.items())]
-            heapq.heapify(self._away_heap)
+        if len(self._away) > MOST_AWAY:
+            by_service = sorted(self._away.values(), key=_service)
+            self._away = {kept.name: kept for kept in by_service[MOST_AWAY // 2 :]}
 
     def _moved(self, line: TenantLine, backlog_before: float, calls: int) -> None:
         self.length += calls
@@ -476,6 +476,10 @@ class TenantClass:
             self._octave_lines[octave] += 1
             line.octave = octave
         self._octave_tokens[octave] += line.backlog
+
+
+def _service(line: TenantLine) -> float:
+    return line.service
 
 
 def _octave(tokens: float) -> int:

@@ -354,14 +354,6 @@ def test_a_tenant_that_used_nothing_is_forgotten_and_others_are_kept() -> None:
     assert sorted(map(str, queue._away)) == ["charged", "later", "used"]
 
 
-def test_corrected_calls_are_counted_in_bounded_memory() -> None:
-    queue, sizes = TenantClass(), list[int]()
-    for ticket in [passed(queue, 10, "t") for _ in range(100)]:
-        queue.correct(ticket, 11)
-        sizes.append(len(queue._away_heap))
-    assert max(sizes) <= 34
-
-
 def test_tenants_of_equal_service_need_no_order_of_their_names() -> None:
     """Calls with and without a tenant were sent at once, and end with more tokens than estimated."""
     queue = FairQueue()
@@ -543,7 +535,6 @@ def test_tenants_that_never_come_back_are_forgotten(through: bool) -> None:
         call(f"user {number}", 100 + number % 7)
     away = tenants._away  # pyright: ignore[reportPrivateUsage]
     assert len(away) <= MOST_AWAY == 10_000
-    assert len(tenants._away_heap) <= 2 * MOST_AWAY + 33  # pyright: ignore[reportPrivateUsage]
     for name in ("modest", "modest", "greedy", "modest"):
         added(tenants, tenant=name)
     assert [tenants.take().tenant for _ in range(4)] == ["modest", "modest", "modest", "greedy"]
