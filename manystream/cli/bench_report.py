@@ -10,7 +10,7 @@ from ..bench.figures import WORDS
 from ..bench.load import Look
 from ..bench.report import PERCENTILES, STAMPS, is_valid, number, numbers, texts
 from ..providers.json.json_values import JSON, JSONObject, mapping, objects, string
-from .output.terminal import Column, Display, Paint, Table, can_redraw, counted, duration, one_line
+from .output.terminal import Column, Display, Paint, Table, can_redraw, columns, counted, duration, one_line
 
 PLAIN_SECONDS = 2.0
 """The interval of plain lines, in seconds."""
@@ -41,9 +41,7 @@ RATE_CELLS: tuple[Cell, ...] = (
     ("kept", "attained", "{:.1%}".format, True),
     ("at least", "attained_at_least", "{:.1%}".format, True),
 )
-DIFFERENCE_HEADINGS = ("figure", "before", "after", "change", "95 % interval", "real")
-LEFT = frozenset({"figure", "real", "stamp", "verdict"})
-"""The headings of columns of words, which are aligned to the left."""
+DIFFERENCE_COLUMNS = columns("<figure  before  after  change  95 % interval  <real")
 
 
 class Progress:
@@ -188,12 +186,7 @@ def _table(cells: Sequence[Cell], steps: Sequence[JSONObject], verdicts: Sequenc
             for _, path, form, struck in cells
         ]
         rows.append([*row, STAMPS[valid], verdict])
-    return _lines([*(cell[0] for cell in cells), "stamp", "verdict"], rows)
-
-
-def _lines(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    columns = [Column(heading, "left" if heading in LEFT else "right") for heading in headings]
-    return "\n".join(Table(columns, rows).lines())
+    return "\n".join(Table([*(Column(cell[0]) for cell in cells), *columns("<stamp  <verdict")], rows).lines())
 
 
 def why_not(step: JSONObject, bound: float | None) -> str:
@@ -258,7 +251,7 @@ def comparison_lines(found: JSONObject, files: Sequence[str], pages: Sequence[JS
         ]
         for one in objects(found, "differences")
     ]
-    lines = [_lines(DIFFERENCE_HEADINGS, rows)] if rows else ["the results have no figure in common"]
+    lines = Table(DIFFERENCE_COLUMNS, rows).lines() if rows else ["the results have no figure in common"]
     lines += [paint(f"note: the results have another {setting}", "yellow") for setting in texts(found, "settings")]
     wrong = [one_line(file) for file, page in zip(files, pages, strict=True) if is_valid(page) is False]
     return [*lines, *(paint(f"INVALID: {file}: its client was the limit", "red") for file in wrong)]

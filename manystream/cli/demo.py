@@ -11,16 +11,17 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import trio
 
 from ..bench.histogram import percentile
 from ..engine import Call, Engine, open_engine
-from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import Provider
 from ..simulator import Simulator, SimulatorError, open_simulator
+from .addresses import DIALECT_CLASSES
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
+from .options import add_number
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, duration
 
@@ -40,14 +41,7 @@ exit status:
   130  interrupted; the table is shown
 """
 
-PROVIDERS: dict[str, type[Provider]] = {
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "gemini-interactions": GeminiInteractions,
-}
-"""Dialect → its provider class."""
+DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions")
 
 RAMP = 1.0
 """The time over which the streams are started, in seconds, so that their events do not all arrive at the same time."""
@@ -58,52 +52,21 @@ SHOWN_FAILURES = 10
 SPARE_DESCRIPTORS = 64
 
 
-@dataclass(slots=True, frozen=True)
-class DemoOptions:
-    """The options of `manystream demo`, checked.
-
-    streams: the number of streams.
-    seconds: how long each stream takes.
-    rate: events per second of each stream.
-    monitor: whether `manystream top` can watch the engine.
-    plain: whether to print plain lines, also on a terminal.
-    """
-
-    streams: int
-    seconds: float
-    rate: float
-    monitor: bool
-    plain: bool
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream demo` to the parser."""
-    parser.add_argument("--streams", type=int, default=1000, metavar="N", help="streams at a time (default: 1000)")
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, metavar="S", help="seconds that each stream takes (default: 10)"
-    )
-    parser.add_argument(
-        "--rate", type=float, default=50.0, metavar="R", help="events per second of each stream (default: 50)"
-    )
+    add_number(parser, "--streams", kind=int, default=1000, metavar="N", help="streams at a time (default: 1000)")
+    add_number(parser, "--seconds", default=10.0, metavar="S", help="seconds that each stream takes (default: 10)")
+    add_number(parser, "--rate", default=50.0, metavar="R", help="events per second of each stream (default: 50)")
     parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.add_argument("--plain", action="store_true", help="print plain lines, also on a terminal")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the demo and return the exit status."""
-    options = DemoOptions(
-        streams=arguments.streams,
-        seconds=arguments.seconds,
-        rate=arguments.rate,
-        monitor=arguments.monitor,
-        plain=arguments.plain or not can_redraw(sys.stdout),
-    )
-    for name, value in (("streams", options.streams), ("seconds", options.seconds), ("rate", options.rate)):
-        if not (math.isfinite(value) and value > 0):
-            raise CommandError(f"--{name} must be above 0, not {value:g}", status=2)
-    _allow_descriptors(options.streams + SPARE_DESCRIPTORS)
+    arguments.plain |= not can_redraw(sys.stdout)
+    _allow_descriptors(arguments.streams + SPARE_DESCRIPTORS)
     try:
-        return trio.run(_demo, options)
+        return trio.run(_demo, arguments)
     except SimulatorError as error:
         raise CommandError(str(error)) from None
 
@@ -125,22 +88,22 @@ def _allow_descriptors(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-async def _demo(options: DemoOptions) -> int:
-    all_counters, streams = plan_streams(options.streams, list(PROVIDERS), seconds=options.seconds, rate=options.rate)
+async def _demo(given: argparse.Namespace) -> int:
+    all_counters, streams = plan_streams(given.streams, list(DIALECTS), seconds=given.seconds, rate=given.rate)
     with open_simulator() as simulator:
-        async with open_engine(providers=_providers(simulator), proxy="", monitor=options.monitor) as engine:
+        async with open_engine(providers=_providers(simulator), proxy="", monitor=given.monitor) as engine:
             print(
-                f"{options.streams:,} streams over {len(all_counters)} dialects,"
-                f" {options.rate:g} events per second each, for {options.seconds:g} s\n",
+                f"{given.streams:,} streams over {len(all_counters)} dialects,"
+                f" {given.rate:g} events per second each, for {given.seconds:g} s\n",
                 flush=True,
             )
             cpu = time.process_time()
-            display = Display(all_counters, options.seconds + RAMP, plain=options.plain)
-            interrupted = await _run_streams(engine, streams, display, options)
+            display = Display(all_counters, given.seconds + RAMP, plain=given.plain)
+            interrupted = await _run_streams(engine, streams, display, given)
             elapsed, cpu = display.elapsed, time.process_time() - cpu
             display.close()
     events = max(1, sum(counters.events for counters in all_counters))
-    everything = display.print_summary(elapsed, plain=options.plain)
+    everything = display.print_summary(elapsed, plain=given.plain)
     print(
         f"\n{display.peak:,} streams were open at once. The latency from the simulator's send to the callback was"
         f" measured\nfor each text event of every second stream ({sum(everything.values()):,} events):"
@@ -155,12 +118,14 @@ async def _demo(options: DemoOptions) -> int:
 
 def _providers(simulator: Simulator) -> list[Provider]:
     return [
-        provider_class(api_key="simulated", base_url=simulator.base_urls[dialect], name=dialect)
-        for dialect, provider_class in PROVIDERS.items()
+        DIALECT_CLASSES[dialect](api_key="simulated", base_url=simulator.base_urls[dialect], name=dialect)
+        for dialect in DIALECTS
     ]
 
 
-async def _run_streams(engine: Engine, streams: Sequence[DemoStream], display: Display, options: DemoOptions) -> bool:
+async def _run_streams(
+    engine: Engine, streams: Sequence[DemoStream], display: Display, given: argparse.Namespace
+) -> bool:
     """Start all streams and wait until all have ended. Return whether Ctrl-C ended them."""
     calls: list[Call] = []
     interrupted = False
@@ -168,7 +133,7 @@ async def _run_streams(engine: Engine, streams: Sequence[DemoStream], display: D
 
         async def look() -> None:
             while True:
-                await trio.sleep(PLAIN_LOOK_INTERVAL if options.plain else LOOK_INTERVAL)
+                await trio.sleep(PLAIN_LOOK_INTERVAL if given.plain else LOOK_INTERVAL)
                 display.look()
 
         async def cancel_on_signal() -> None:

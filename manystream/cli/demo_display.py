@@ -11,29 +11,13 @@ from collections.abc import Sequence
 
 from ..bench.histogram import Counts, merge, new_counts, percentile
 from .demo_streams import Counters
-from .output.terminal import Column, Table, bar, duration, print_table
 from .output.terminal import Display as TerminalDisplay
+from .output.terminal import Table, bar, columns, duration, print_table
 
-LIVE_COLUMNS = (
-    Column("dialect", "left"),
-    Column("open"),
-    Column("events/s"),
-    Column("p50"),
-    Column("p99"),
-    Column("errors"),
-)
+LIVE_COLUMNS = columns("<dialect  open  events/s  p50  p99  errors")
 # The headings are short so that the table fits into 80 columns, with a dialect's name of 16 characters and half a
 # million events.
-FINAL_COLUMNS = (
-    Column("dialect", "left"),
-    Column("streams"),
-    Column("done"),
-    Column("errors"),
-    Column("events"),
-    Column("events/s"),
-    Column("p50"),
-    Column("p99"),
-)
+FINAL_COLUMNS = columns("<dialect  streams  done  errors  events  events/s  p50  p99")
 BAR_WIDTH = 40
 
 

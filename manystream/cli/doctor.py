@@ -43,19 +43,16 @@ STYLES = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.FAIL: "red"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream doctor` to the parser."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--provider",
         action="append",
         default=[],
         metavar="PROVIDER",
         help="check this provider only; repeatable (default: every provider with a key)",
     )
-    parser.add_argument(
-        "--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="S", help="seconds for each provider (default: 10)"
-    )
+    add("--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)")
+    add("--timeout", type=float, default=10.0, metavar="S", help="seconds for each provider (default: 10)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,10 +1,14 @@
-"""Options whose values are checked when argparse reads them. An error of a value is one line that names the option."""
+"""Options that several commands declare, and values that are checked when argparse reads them.
+
+An error of a value is one line that names the option.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from .output.errors import CommandError
@@ -46,3 +50,19 @@ def add_value(
             raise CommandError(f"{name} takes {takes}, not {text!r}", status=2) from None
 
     parser.add_argument(name, type=parse, **more)
+
+
+def add_address(parser: argparse.ArgumentParser) -> None:
+    """Add the options with the address and the port at which a server listens."""
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
+
+
+@contextmanager
+def listening(given: argparse.Namespace) -> Generator[None, None, None]:
+    """Raise `CommandError` for an address or a port at which the code in the block cannot listen."""
+    try:
+        yield
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CommandError(f"cannot listen on {given.host} port {given.port}: {reason}") from None

@@ -12,7 +12,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import trio
@@ -72,58 +71,21 @@ CATEGORY_WORDS: dict[ErrorCategory, str] = {
 """Category → the first words of its error message."""
 
 
-@dataclass(slots=True, frozen=True)
-class RunOptions:
-    """The options of `manystream run`, checked.
-
-    provider: the provider's name, or None.
-    model: the model's name, or None.
-    base_url: the server's base URL, or None for the provider's own.
-    system: the system prompt, or None.
-    thinking: how much the model thinks, or None for the model's default.
-    max_output_tokens: the longest answer in tokens, or None.
-    headers: additional request headers.
-    attempts: the most attempts of the call.
-    stream: whether to stream the answer.
-    prompt: the prompt.
-    cost: whether to show what the answer cost.
-    prices: prices of the user's own, which precede those of the list; None for none.
-    """
-
-    provider: str | None
-    model: str | None
-    base_url: str | None
-    system: str | None
-    thinking: ThinkingLevel | None
-    max_output_tokens: int | None
-    headers: Mapping[str, str]
-    attempts: int
-    stream: bool
-    prompt: str
-    cost: bool = False
-    prices: PriceTable | None = None
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream run` to the parser."""
-    parser.add_argument("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
-    parser.add_argument("--provider", metavar="PROVIDER", help="the provider: one of the names below")
-    parser.add_argument("--model", metavar="MODEL", help="the model; without --provider, its name selects the provider")
-    parser.add_argument(
-        "--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)"
-    )
-    parser.add_argument("--system", metavar="TEXT", help="the system prompt")
-    parser.add_argument("--thinking", choices=list(THINKING), help="how much the model thinks before the answer")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer, in tokens")
-    parser.add_argument(
-        "--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable"
-    )
-    parser.add_argument(
-        "--attempts", type=int, default=2, metavar="N", help="attempts, until an event has arrived (default: 2)"
-    )
-    parser.add_argument("--no-stream", action="store_true", help="show the answer when it is complete")
-    parser.add_argument("--cost", action="store_true", help="show what the answer cost (extra: manystream[cost])")
-    parser.add_argument("--prices", metavar="FILE", help="show the cost, by a JSON file with prices of your own")
+    add = parser.add_argument
+    add("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
+    add("--provider", metavar="PROVIDER", help="the provider: one of the names below")
+    add("--model", metavar="MODEL", help="the model; without --provider, its name selects the provider")
+    add("--base-url", metavar="URL", help="the base URL of another server (OpenAI-compatible unless --provider)")
+    add("--system", metavar="TEXT", help="the system prompt")
+    add("--thinking", choices=list(THINKING), help="how much the model thinks before the answer")
+    add("--max-tokens", type=int, metavar="N", help="the longest answer, in tokens")
+    add("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable")
+    add("--attempts", type=int, default=2, metavar="N", help="attempts, until an event has arrived (default: 2)")
+    add("--no-stream", action="store_true", help="show the answer when it is complete")
+    add("--cost", action="store_true", help="show what the answer cost (extra: manystream[cost])")
+    add("--prices", metavar="FILE", help="show the cost, by a JSON file with prices of your own")
     names = textwrap.fill(
         ", ".join(provider_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
@@ -145,16 +107,6 @@ providers:
 
 def run(arguments: argparse.Namespace) -> int:
     """Send the prompt, show the answer, and return the exit status."""
-    options = _read_options(arguments)
-    return trio.run(_ask, options)
-
-
-def provider_names() -> list[str]:
-    """Return every name that `--provider` accepts, without aliases."""
-    return [row.name for row in PROFILES if row.base_url]
-
-
-def _read_options(arguments: argparse.Namespace) -> RunOptions:
     prompt: str = _read_prompt() if arguments.prompt == "-" else arguments.prompt
     if not prompt.strip():
         raise CommandError("the prompt is empty", status=2)
@@ -164,20 +116,12 @@ def _read_options(arguments: argparse.Namespace) -> RunOptions:
             check_installed()
         except CostExtraError as error:
             raise CommandError(f"{'--cost' if prices is None else '--prices'}: {error}", status=2) from None
-    return RunOptions(
-        provider=arguments.provider,
-        model=arguments.model,
-        base_url=arguments.base_url,
-        system=arguments.system,
-        thinking=THINKING[arguments.thinking] if arguments.thinking else None,
-        max_output_tokens=arguments.max_tokens,
-        headers=read_headers(arguments.header),
-        attempts=arguments.attempts,
-        stream=not arguments.no_stream,
-        prompt=prompt,
-        cost=arguments.cost or prices is not None,
-        prices=prices,
-    )
+    return trio.run(_ask, arguments, prompt, read_headers(arguments.header), prices)
+
+
+def provider_names() -> list[str]:
+    """Return every name that `--provider` accepts, without aliases."""
+    return [row.name for row in PROFILES if row.base_url]
 
 
 def _read_prompt() -> str:
@@ -291,31 +235,31 @@ def _row_with_key(environment: Mapping[str, str]) -> Profile | None:
     return None
 
 
-async def _ask(options: RunOptions) -> int:
-    provider, model = choose_provider(options.provider, options.model, options.base_url, os.environ)
+async def _ask(given: argparse.Namespace, prompt: str, headers: Mapping[str, str], prices: PriceTable | None) -> int:
+    provider, model = choose_provider(given.provider, given.model, given.base_url, os.environ)
     try:
-        retry = Retry(max_attempts=options.attempts)
+        retry = Retry(max_attempts=given.attempts)
     except InvalidRequestError as error:
         raise CommandError(f"--attempts: {error}", status=2) from None
     request = Request(
         f"{provider.name}/{model}",
-        [Message.user(options.prompt)],
-        system=options.system,
-        thinking=options.thinking,
-        max_output_tokens=options.max_output_tokens,
-        extra_headers=options.headers or None,
+        [Message.user(prompt)],
+        system=given.system,
+        thinking=given.thinking and THINKING[given.thinking],
+        max_output_tokens=given.max_tokens,
+        extra_headers=headers or None,
         retry=retry,
     )
     writer = AnswerWriter(sys.stdout, sys.stderr)
     try:
         async with open_engine(providers=[provider]) as engine:
-            completion = await _complete(engine, request, writer, stream=options.stream)
+            completion = await _complete(engine, request, writer, stream=not given.no_stream)
     except InvalidRequestError as error:
         raise CommandError(str(error)) from None
     cost = None
-    if options.cost and completion.response is not None:
-        cost = price_response(completion.response, provider, model=model, table=options.prices)
-    writer.finish(completion, streamed=options.stream, cost=cost)
+    if (given.cost or prices is not None) and completion.response is not None:
+        cost = price_response(completion.response, provider, model=model, table=prices)
+    writer.finish(completion, streamed=not given.no_stream, cost=cost)
     if completion.error is None:
         return 0
     if completion.error.category is ErrorCategory.CANCELLED:

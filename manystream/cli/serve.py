@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -24,6 +24,7 @@ from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
 from ..serve.gateway import GRACE, KEEP_ALIVE, open_gateway
 from .addresses import provider_at, provider_of
+from .options import add_address, listening
 from .output.errors import CommandError
 from .run import provider_names, rows_with_key
 
@@ -60,109 +61,69 @@ BUDGET: NAME=VALUE pairs of usd, input-tokens, output-tokens, calls, and every=S
 OUR_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-@dataclass(slots=True, frozen=True)
-class ServeOptions:
-    """The options of `manystream serve`, checked.
-
-    providers: the providers.
-    traffic: the engine's traffic control.
-    attempts: the most attempts of a call, before its client has got anything.
-    host, port: where it listens.
-    key: the key that clients must send, or None.
-    keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
-    grace: seconds for the answers that are under way at a signal.
-    trace: the folder for the calls, or None.
-    record: the file for the bytes on the wire, or None.
-    monitor: whether `manystream top` can watch the engine.
-    """
-
-    providers: Sequence[Provider]
-    traffic: Traffic
-    attempts: int
-    host: str
-    port: int
-    key: str | None
-    keep_alive: float
-    grace: float
-    trace: Path | None
-    record: Path | None
-    monitor: bool
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream serve` to the parser."""
-    parser.add_argument(
+    add, many = parser.add_argument, partial(parser.add_argument, action="append", default=[])
+    many(
         "--provider",
-        action="append",
-        default=[],
         metavar="PROVIDER",
         help="a provider, in each of its dialects; repeatable (default: every provider with a key)",
     )
-    parser.add_argument(
-        "--base-url", metavar="URL", help="the base URL of a server (OpenAI-compatible unless --provider)"
-    )
-    parser.add_argument(
-        "--traffic", action="append", default=[], metavar="LIMIT", help="a limit on calls; repeatable; see below"
-    )
-    parser.add_argument(
+    add("--base-url", metavar="URL", help="the base URL of a server (OpenAI-compatible unless --provider)")
+    many("--traffic", metavar="LIMIT", help="a limit on calls; repeatable; see below")
+    many(
         "--route",
-        action="append",
-        default=[],
         metavar="NAME=MODEL,MODEL…",
         help="a model name for several models: if one fails, a call goes to the next; repeatable",
     )
-    parser.add_argument(
-        "--budget", action="append", default=[], metavar="BUDGET", help="what all calls may use; repeatable; see below"
-    )
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
-    parser.add_argument(
+    many("--budget", metavar="BUDGET", help="what all calls may use; repeatable; see below")
+    add_address(parser)
+    add(
         "--key",
         metavar="VARIABLE",
         help="the environment variable with the key that clients must send; another address than loopback needs one",
     )
-    parser.add_argument(
+    add(
         "--attempts", type=int, default=6, metavar="N", help="attempts, until the client has got something (default: 6)"
     )
-    parser.add_argument(
+    add(
         "--keep-alive",
         type=float,
         default=KEEP_ALIVE,
         metavar="SECONDS",
         help=f"after how long a stream that waits gets a keep-alive (default: {KEEP_ALIVE:g}; inf: never)",
     )
-    parser.add_argument(
+    add(
         "--grace",
         type=float,
         default=GRACE,
         metavar="SECONDS",
         help=f"how long to wait for the answers under way after SIGTERM or Ctrl-C (default: {GRACE:g}; 0: not at all)",
     )
-    parser.add_argument("--trace", metavar="DIR", help="write each call to a file of JSON lines in this folder")
-    parser.add_argument(
-        "--record", metavar="FILE", help="write the bytes on the wire, for `manystream simulate --replay`"
-    )
-    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    add("--trace", metavar="DIR", help="write each call to a file of JSON lines in this folder")
+    add("--record", metavar="FILE", help="write the bytes on the wire, for `manystream simulate --replay`")
+    add("--monitor", action="store_true", help="allow `manystream top` to show this process")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until a signal arrives, and return the exit status."""
     try:
-        options = _read_options(arguments, os.environ)
+        key = None
+        if arguments.key is not None:
+            key = os.environ.get(arguments.key)
+            if not key:
+                raise CommandError(f"--key: the environment variable {arguments.key} is not set", status=2)
+        traffic, providers = _traffic(arguments), _providers(arguments.provider, arguments.base_url, os.environ)
         allow_many_sockets()  # each client needs two
-        return trio.run(_serve, options)
+        return trio.run(_serve, arguments, providers, traffic, key)
     except InvalidRequestError as error:
         raise CommandError(str(error), status=2) from None
 
 
-def _read_options(arguments: argparse.Namespace, environment: Mapping[str, str]) -> ServeOptions:
-    key: str | None = None
-    if arguments.key is not None:
-        key = environment.get(arguments.key)
-        if not key:
-            raise CommandError(f"--key: the environment variable {arguments.key} is not set", status=2)
-    budgets = [Budget(**_pairs("--budget", text.split())) for text in arguments.budget]  # type: ignore[arg-type]
+def _traffic(given: argparse.Namespace) -> Traffic:
+    """Return the engine's traffic control. Raises `CommandError`."""
+    budgets = [Budget(**_pairs("--budget", text.split())) for text in given.budget]  # type: ignore[arg-type]
     price = None
     if any(budget.limits("usd") for budget in budgets):
         from ..cost import CostExtraError, check_installed
@@ -173,24 +134,8 @@ def _read_options(arguments: argparse.Namespace, environment: Mapping[str, str])
         except CostExtraError as error:
             raise CommandError(f"--budget: {error}", status=2) from None
         price = list_price
-    return ServeOptions(
-        providers=_providers(arguments.provider, arguments.base_url, environment),
-        traffic=Traffic(
-            rates=dict(_rate(text) for text in arguments.traffic),
-            routes=[_route(text) for text in arguments.route],
-            budgets=budgets,
-            price=price,
-        ),
-        attempts=arguments.attempts,
-        host=arguments.host,
-        port=arguments.port,
-        key=key,
-        keep_alive=arguments.keep_alive,
-        grace=arguments.grace,
-        trace=None if arguments.trace is None else Path(arguments.trace),
-        record=None if arguments.record is None else Path(arguments.record),
-        monitor=arguments.monitor,
-    )
+    rates, routes = dict(_rate(text) for text in given.traffic), [_route(text) for text in given.route]
+    return Traffic(rates=rates, routes=routes, budgets=budgets, price=price)
 
 
 def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, str]) -> list[Provider]:
@@ -248,40 +193,34 @@ def _pairs(option: str, pairs: Sequence[str]) -> dict[str, float]:
     return found
 
 
-async def _serve(options: ServeOptions) -> int:
+async def _serve(given: argparse.Namespace, providers: Sequence[Provider], traffic: Traffic, key: str | None) -> int:
     with trio.open_signal_receiver(*OUR_SIGNALS) as signals, ExitStack() as stack:
         async with open_engine(
-            options.providers,
-            traffic=options.traffic,
-            retry=Retry(max_attempts=options.attempts),
-            monitor=options.monitor,
+            providers, traffic=traffic, retry=Retry(max_attempts=given.attempts), monitor=given.monitor
         ) as engine:
-            if options.record is not None:
-                stack.enter_context(engine.record(options.record))
-            try:
+            if given.record is not None:
+                stack.enter_context(engine.record(Path(given.record)))
+            with listening(given):
                 gateway = open_gateway(
                     engine,
-                    host=options.host,
-                    port=options.port,
-                    key=options.key,
-                    keep_alive=options.keep_alive,
-                    grace=options.grace,
-                    trace=options.trace,
+                    host=given.host,
+                    port=given.port,
+                    key=key,
+                    keep_alive=given.keep_alive,
+                    grace=given.grace,
+                    trace=None if given.trace is None else Path(given.trace),
                 )
-            except (OSError, OverflowError) as error:
-                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                raise CommandError(f"cannot listen on {options.host} port {options.port}: {reason}") from None
             async with gateway:
                 print(f"base URL   {gateway.base_url}")
                 print(f"           {gateway.base_url}/v1 for OpenAI's clients")
-                print(f"providers  {', '.join(provider.name for provider in options.providers)}")
+                print(f"providers  {', '.join(provider.name for provider in providers)}")
                 print("Ctrl-C ends the gateway.", flush=True)
                 number = await anext(signals)
                 if gateway.http.answering:
                     print(f"requests under way: {gateway.http.answering}. Another Ctrl-C ends them.", flush=True)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_cancel_at_signal, signals, nursery.cancel_scope)
-                    await gateway.drain(options.grace)
+                    await gateway.drain(given.grace)
                     nursery.cancel_scope.cancel()
             return 130 if number == signal.SIGINT else 0
 

@@ -12,6 +12,7 @@ from ..simulator.inference import BatchModel
 from ..simulator.knobs import READERS
 from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
+from .options import add_address, listening
 from .output.errors import CommandError
 
 DESCRIPTION = """\
@@ -33,34 +34,32 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream simulate` to the parser."""
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
-    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording (see `engine.record`)")
-    parser.add_argument(
+    add_address(parser)
+    add = parser.add_argument
+    add("--replay", default="", metavar="FILE", help="answer from a recording (see `engine.record`)")
+    add(
         "--pace",
         type=float,
         default=1.0,
         metavar="X",
         help="the speed of --replay, as a multiple of the recorded one; 0: without pauses (default: 1)",
     )
-    parser.add_argument(
-        "--limit", action="append", default=[], metavar="LIMIT", help="a rate limit; repeatable; see below"
-    )
-    parser.add_argument("--batch", default="", metavar="BATCH", help="answer as one inference server; see below")
-    parser.add_argument(
+    add("--limit", action="append", default=[], metavar="LIMIT", help="a rate limit; repeatable; see below")
+    add("--batch", default="", metavar="BATCH", help="answer as one inference server; see below")
+    add(
         "--batch-time",
         default="",
         metavar="TIME",
         help="the seconds that a batch of a batch interface takes: a number, or NAME=VALUE pairs; see below",
     )
-    parser.add_argument(
+    add(
         "--replica",
         action="append",
         default=[],
         metavar="REPLICA",
         help="a server on its own port; repeatable; see below",
     )
-    parser.add_argument("knobs", nargs="*", metavar="KNOB=VALUE", help="a knob of the answers; see below")
+    add("knobs", nargs="*", metavar="KNOB=VALUE", help="a knob of the answers; see below")
     width = max(map(len, READERS))
     knobs = "\n".join(f"  {name.replace('_', '-'):{width}}  {takes}" for name, (_, takes) in READERS.items())
     parser.epilog = (
@@ -98,12 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
     # server in order.
     before = {number: signal.signal(number, end) for number in ENDING_SIGNALS}
     try:
-        serve(settings, _announce)
+        with listening(arguments):
+            serve(settings, _announce)
     except KeyboardInterrupt:
         pass  # the signal arrived before the server was listening
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CommandError(f"cannot listen on {arguments.host} port {arguments.port}: {reason}") from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -139,6 +139,14 @@ class Column:
     align: Literal["left", "right"] = "right"
 
 
+def columns(headings: str) -> tuple[Column, ...]:
+    """Return columns with headings such as `<name  events/s`: two spaces separate them, and `<` aligns to the left."""
+    return tuple(
+        Column(heading.removeprefix("<"), "left" if heading.startswith("<") else "right")
+        for heading in headings.split("  ")
+    )
+
+
 @dataclass(slots=True, frozen=True)
 class Table:
     """A table.

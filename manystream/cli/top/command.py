@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -54,88 +53,71 @@ LEAST_INTERVAL = 0.1
 """The shortest interval between two snapshots, in seconds."""
 
 
-@dataclass(slots=True, frozen=True)
-class TopOptions:
-    """The options of `manystream top`, checked.
-
-    path: the monitor's socket.
-    interval: the time between two snapshots, in seconds.
-    once: whether to print one snapshot and end.
-    json: whether to print snapshots as JSON.
-    plain: whether to print plain lines.
-    sort: a key of `SORTS`.
-    calls: the most calls that are listed.
-    """
-
-    path: Path
-    interval: float
-    once: bool
-    json: bool
-    plain: bool
-    sort: str
-    calls: int
-
-
 class EngineEndedError(Exception):
     """The monitor closed the connection, because its engine has ended."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream top` to the parser."""
-    parser.add_argument(
-        "engine", nargs="?", metavar="PATH|PID", help="a monitor's socket, or a process id (default: the only monitor)"
-    )
-    parser.add_argument("--once", action="store_true", help="print one snapshot, with rates over one interval, and end")
-    parser.add_argument("--json", action="store_true", help="print each snapshot as a line of JSON")
-    parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between two snapshots (default: 1)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("engine", nargs="?", metavar="PATH|PID", help="a monitor's socket, or a process id (default: the only monitor)")
+    add("--once", action="store_true", help="print one snapshot, with rates over one interval, and end")
+    add("--json", action="store_true", help="print each snapshot as a line of JSON")
+    add("--interval", type=float, default=1.0, metavar="S", help="seconds between two snapshots (default: 1)")
+    add(
         "--sort",
         choices=list(SORTS),
         default="quiet",
         help="list first the calls that have been silent (quiet) or have run (age) for longest (default: quiet)",
     )
-    parser.add_argument("--calls", type=int, default=10, metavar="N", help="the most calls to list (default: 10)")
-    parser.add_argument("--plain", action="store_true", help="print plain lines, also on a terminal")
+    add("--calls", type=int, default=10, metavar="N", help="the most calls to list (default: 10)")
+    add("--plain", action="store_true", help="print plain lines, also on a terminal")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the engine until it ends, and return the exit status."""
-    options = _read_options(arguments)
-    display = None if options.plain or options.once or options.json else Display(sys.stdout, screen=True)
-    with _connect(options.path) as snapshots:
+    if not LEAST_INTERVAL <= arguments.interval < math.inf:
+        reason = f"--interval must be at least {LEAST_INTERVAL:g} s, not {arguments.interval:g}"
+        raise CommandError(reason, status=2)
+    if arguments.calls < 0:
+        raise CommandError(f"--calls must not be below 0: {arguments.calls}", status=2)
+    if not hasattr(socket, "AF_UNIX"):
+        raise CommandError("this system has no Unix sockets, which the monitor needs")
+    path = find_socket(arguments.engine)
+    is_plain = arguments.plain or arguments.once or arguments.json or not can_redraw(sys.stdout)
+    display = None if is_plain else Display(sys.stdout, screen=True)
+    with _connect(path) as snapshots:
         try:
-            _watch(snapshots, options, display)
+            _watch(snapshots, arguments, path, display)
         except EngineEndedError:
-            if options.once:
-                raise CommandError(f"the engine at {options.path} ended before the second snapshot") from None
+            if arguments.once:
+                raise CommandError(f"the engine at {path} ended before the second snapshot") from None
         finally:
             if display is not None:
                 display.close()
-    if not options.once:
+    if not arguments.once:
         print("The engine has ended.", file=sys.stderr)
     return 0
 
 
-def _watch(snapshots: Iterator[JSONObject], options: TopOptions, display: Display | None) -> None:
+def _watch(snapshots: Iterator[JSONObject], given: argparse.Namespace, path: Path, display: Display | None) -> None:
     before = next(snapshots)
     while True:
-        time.sleep(options.interval)
+        time.sleep(given.interval)
         snapshot = next(snapshots)
         snapshot["rates"] = rates_between(before, snapshot)
         before = snapshot
-        view = View(snapshot, sort=options.sort, calls=options.calls)
-        if options.json:
-            print(_as_json(snapshot, options.path), flush=True)
-        elif options.once:
+        view = View(snapshot, sort=given.sort, calls=given.calls)
+        if given.json:
+            print(_as_json(snapshot, path), flush=True)
+        elif given.once:
             print("\n".join(view.lines()))
         elif display is None:
             print(summary_line(snapshot), flush=True)
         else:
             display.draw(view.parts())
-        if options.once:
+        if given.once:
             return
 
 
@@ -144,25 +126,6 @@ def _as_json(snapshot: JSONObject, path: Path) -> str:
         return dumps_printable(snapshot).decode()
     except UnwritableNumberError as error:
         raise CommandError(f"the server at {path} is not an engine's monitor: {error}") from None
-
-
-def _read_options(arguments: argparse.Namespace) -> TopOptions:
-    interval: float = arguments.interval
-    if not (math.isfinite(interval) and interval >= LEAST_INTERVAL):
-        raise CommandError(f"--interval must be at least {LEAST_INTERVAL:g} s, not {interval:g}", status=2)
-    if arguments.calls < 0:
-        raise CommandError(f"--calls must not be below 0: {arguments.calls}", status=2)
-    if not hasattr(socket, "AF_UNIX"):
-        raise CommandError("this system has no Unix sockets, which the monitor needs")
-    return TopOptions(
-        path=find_socket(arguments.engine),
-        interval=interval,
-        once=arguments.once,
-        json=arguments.json,
-        plain=arguments.plain or not can_redraw(sys.stdout),
-        sort=arguments.sort,
-        calls=arguments.calls,
-    )
 
 
 def find_socket(engine: str | None) -> Path:

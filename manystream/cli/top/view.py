@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 
 from ...providers.json.json_values import JSON, JSONObject, integer, mapping, objects, string
-from ..output.terminal import Column, Part, Table, clock, compact, duration, harmless
+from ..output.terminal import Part, Table, clock, columns, compact, duration, harmless
 
 SORTS = {"quiet": "quietest", "age": "oldest"}
 """The order of the listed calls → the member of a snapshot that lists them in this order."""
@@ -20,71 +20,15 @@ PLACES = ("active", "idle", "connecting", "waiting")
 STATES = ("queued", "connecting", "sending", "waiting", "reading", "backoff")
 """The states of a running call, in the order in which a call goes through them."""
 
-PROVIDER_COLUMNS = (
-    Column("provider", "left"),
-    Column("running"),
-    Column("events/s"),
-    Column("ended/s"),
-    Column("ended"),
-    Column("failed"),
-    Column("by category", "left"),
+PROVIDER_COLUMNS = columns("<provider  running  events/s  ended/s  ended  failed  <by category")
+ORIGIN_COLUMNS = columns("<origin  active  idle  connecting  calls waiting")
+SCOPE_COLUMNS = columns("<limiter  waiting  running  at most  window  sent  refused  held for")
+LIMIT_COLUMNS = columns("<limiter  <limit  <from  a second  level  capacity")
+ROUTE_COLUMNS = columns(
+    "<route  <target  under way  sessions  <breaker  score  first event  failures  waiting  sent twice"
 )
-ORIGIN_COLUMNS = (
-    Column("origin", "left"),
-    Column("active"),
-    Column("idle"),
-    Column("connecting"),
-    Column("calls waiting"),
-)
-SCOPE_COLUMNS = (
-    Column("limiter", "left"),
-    Column("waiting"),
-    Column("running"),
-    Column("at most"),
-    Column("window"),
-    Column("sent"),
-    Column("refused"),
-    Column("held for"),
-)
-LIMIT_COLUMNS = (
-    Column("limiter", "left"),
-    Column("limit", "left"),
-    Column("from", "left"),
-    Column("a second"),
-    Column("level"),
-    Column("capacity"),
-)
-ROUTE_COLUMNS = (
-    Column("route", "left"),
-    Column("target", "left"),
-    Column("under way"),
-    Column("sessions"),
-    Column("breaker", "left"),
-    Column("score"),
-    Column("first event"),
-    Column("failures"),
-    Column("waiting"),
-    Column("sent twice"),
-)
-BUDGET_COLUMNS = (
-    Column("budget", "left"),
-    Column("amount", "left"),
-    Column("spent"),
-    Column("reserved"),
-    Column("limit"),
-    Column("calls waiting"),
-    Column("begins anew in"),
-)
-CALL_COLUMNS = (
-    Column("call"),
-    Column("provider", "left"),
-    Column("model", "left"),
-    Column("phase", "left"),
-    Column("age"),
-    Column("silent for"),
-    Column("attempt"),
-    Column("request id", "left"),
-)
+BUDGET_COLUMNS = columns("<budget  <amount  spent  reserved  limit  calls waiting  begins anew in")
+CALL_COLUMNS = columns("call  <provider  <model  <phase  age  silent for  attempt  <request id")
 DECLARED = "declared "
 """With this, the name of a limit begins that the program declared."""
 

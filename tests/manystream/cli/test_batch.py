@@ -18,10 +18,10 @@ import pytest
 
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator
+from tests.support.commands import KEYS
 from tests.support.waiting import until
 
 CANARY = "canary-5ecret-key"
-KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
 ENVIRONMENT |= {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": CANARY}
 WAIT = 60.0

@@ -23,6 +23,7 @@ from manystream.cli.command_line import command_parser
 from manystream.cli.output.terminal import harmless
 from manystream.ray.cluster import ClusterError
 from tests.support.batches import line, write
+from tests.support.commands import remove_keys
 
 Run: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
@@ -90,9 +91,7 @@ def batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Batches:
     monkeypatch.setattr(batch_command, "Batch", batches.make())
     monkeypatch.setattr(batch_progress, "time", SimpleNamespace(monotonic=lambda: batches.now))
     monkeypatch.setattr(batch_command, "price_list", lambda *providers, table: ("prices", *providers))
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "p.jsonl", [line(str(number)) for number in range(5)])
     return batches

@@ -16,13 +16,7 @@ from manystream.cli import batch_progress
 from manystream.cli.batch_budget import budget_notice, budget_report, dollars, spent_text
 from manystream.cli.batch_progress import Progress, summary
 from manystream.cli.output.terminal import Paint, clock, compact
-
-
-class Terminal(io.StringIO):
-    """An output stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.support.commands import Terminal
 
 
 class Clock:

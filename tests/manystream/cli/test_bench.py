@@ -17,10 +17,10 @@ from manystream.cli import bench as bench_command
 from manystream.cli import main
 from manystream.engine.request.credentials import is_loopback
 from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.commands import remove_keys
 
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
-KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
 DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions")
 
 
@@ -33,9 +33,7 @@ def simulator() -> Iterator[Simulator]:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Bench:
     """Return a function that runs the command in this process without a key, and returns status, output and errors."""
-    for name in KEYS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     monkeypatch.setattr(validity, "SHORTEST", 3600.0)  # else a busy machine would make results invalid
     monkeypatch.setattr(bench_command, "CALIBRATION_SECONDS", 0.0)
 

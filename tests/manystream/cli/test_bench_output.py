@@ -20,17 +20,10 @@ from manystream.cli import main
 from manystream.cli.bench_report import Progress, run_lines, search_lines
 from manystream.cli.output.terminal import Paint
 from tests.support.bench_results import client, figures, result, run, whole_run
+from tests.support.commands import Terminal, remove_keys
 
 URL = "http://127.0.0.1:1/v1"
-KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
-
-
-class Terminal(io.StringIO):
-    """An output stream that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
@@ -74,9 +67,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     runs = Runs()
     monkeypatch.setattr(bench_command, "run_plan", runs.run_plan)
     monkeypatch.setattr(bench_command, "calibrate", runs.calibrate)
-    for name in KEYS:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     return runs
 
 
@@ -491,25 +482,8 @@ def test_a_search_is_printed_with_its_curve(bench: Bench, runs: Runs) -> None:
     runs.found = [at(2.0, 1.0), at(4.0, 0.2)] + [at(0, 0.2) for _ in range(5)]
     status, out, _ = bench(URL, "--find", "--slo", "ttft=200ms", "--rate", "2", "--arrivals", "poisson")
     assert status == 0
-    assert out.splitlines()[2].split() == (
-        [
-            "rate",
-            "calls/s",
-            "TTFT",
-            "p50",
-            "TTFT",
-            "p99",
-            "TPOT",
-            "p50",
-            "E2EL",
-            "p99",
-            "kept",
-            "at",
-            "least",
-            "stamp",
-            "verdict",
-        ]
-    )
+    headings = "rate calls/s TTFT p50 TTFT p99 TPOT p50 E2EL p99 kept at least stamp verdict"
+    assert " ".join(out.splitlines()[2].split()) == headings
     assert out.splitlines()[-1] == (
         "highest rate that kept the objective for 95% of the calls: 2.00 a second, with a confidence of 95 %"
     )
@@ -744,27 +718,8 @@ def test_each_wrong_option_has_its_reason(bench: Bench, arguments: str, words: s
 
 
 def test_the_least_values_of_the_options(bench: Bench, runs: Runs) -> None:
-    bench(
-        URL,
-        *[
-            "-c",
-            "1",
-            "--seconds",
-            "0.5",
-            "-n",
-            "1",
-            "--max-tokens",
-            "1",
-            "--ramp",
-            "0",
-            "--turns",
-            "1",
-            "--seed",
-            "0",
-            "--calibrate",
-            "0",
-        ],
-    )
+    words = "-c 1 --seconds 0.5 -n 1 --max-tokens 1 --ramp 0 --turns 1 --seed 0 --calibrate 0"
+    bench(URL, *words.split())
     (plan,) = runs.plans
     assert (plan.concurrency, plan.seconds, plan.requests, plan.ramp) == (1, 0.5, 1, 0.0)
     runs.found = [step(0.0005)]

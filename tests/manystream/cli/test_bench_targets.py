@@ -22,6 +22,7 @@ from manystream.providers.catalog.provider import (
 from manystream.providers.errors import InvalidRequestError
 from manystream.simulator import KnobError, Simulator, SimulatorError
 from tests.support.bench_results import figures, result, run
+from tests.support.commands import remove_keys
 
 UNSTREAMED = run(result(figures({"e2el": [1.0]}, ok=1), stream=False))
 URL = "http://127.0.0.1:1/v1"
@@ -65,9 +66,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     monkeypatch.setattr(bench_command, "run_plan", measured.run_plan)
     monkeypatch.setattr(bench_command, "calibrate", lambda *_: None)
     monkeypatch.setattr(bench_command, "allow_many_sockets", measured.allow_many_sockets)
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     return measured
 
 

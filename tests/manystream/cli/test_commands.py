@@ -21,11 +21,11 @@ import pytest
 
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.commands import KEYS
 
 Call: TypeAlias = "Callable[..., Done]"
 
 CANARY = "canary-5ecret-key"
-KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS")
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
 ENVIRONMENT = WITHOUT_KEYS | {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8"}
 WITH_KEYS = ENVIRONMENT | dict.fromkeys(KEYS[:3], CANARY)

@@ -1,5 +1,6 @@
 """The command `manystream demo`: how it starts its streams, all that it prints, and its exit status."""
 
+import argparse
 import contextlib
 import io
 import signal
@@ -14,7 +15,6 @@ from trio.testing import MockClock
 
 from manystream.bench.histogram import bucket_of
 from manystream.cli import demo, demo_display, main
-from manystream.cli.demo import DemoOptions
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import DemoStream, plan_streams
 from manystream.engine import Completion, Engine
@@ -22,12 +22,16 @@ from manystream.providers.model.events import Done, FinishReason, TextDelta
 from manystream.providers.model.response import Response
 from manystream.providers.model.tokens import Usage
 from manystream.simulator import Simulator, SimulatorError
+from tests.support.commands import Terminal
 
 MILLISECOND = bucket_of(1000)
 """The bucket of 1.0 ms."""
 
 
 # The whole output, with streams that a test plays.
+
+
+NAMES = ("streams", "seconds", "rate", "monitor", "plain")
 
 
 class Played:
@@ -45,7 +49,7 @@ class Played:
         self.now = 100.0
         self.cpu = 7.0
         self.engine: dict[str, Any] = {}
-        self.options: DemoOptions | None = None
+        self.options: dict[str, object] = {}
         self.seconds = 0.0
 
     @contextlib.contextmanager
@@ -58,10 +62,10 @@ class Played:
         yield "engine"
 
     async def run_streams(
-        self, engine: object, streams: Sequence[DemoStream], display: Display, options: DemoOptions
+        self, engine: object, streams: Sequence[DemoStream], display: Display, options: argparse.Namespace
     ) -> bool:
         assert engine == "engine"
-        self.options = options
+        self.options = {name: getattr(options, name) for name in NAMES}
         for stream in streams:
             stream.counters.started += 1
         self.now += 2.0
@@ -127,7 +131,7 @@ ARGUMENTS = ("demo", "--streams", "10", "--seconds", "1.5", "--rate", "20")
 def test_the_whole_output_of_a_demo(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(ARGUMENTS) == 0
     assert capsys.readouterr() == (TABLE + EQUAL, "")
-    assert played.options == DemoOptions(streams=10, seconds=1.5, rate=20.0, monitor=False, plain=True)
+    assert played.options == dict(zip(NAMES, (10, 1.5, 20.0, False, True), strict=True))
     assert (played.engine["proxy"], played.engine["monitor"]) == ("", False)
     assert [(type(each).__name__, each.name, each.api_key) for each in played.engine["providers"]] == [
         ("OpenAIChat", "openai-chat", "simulated"), ("OpenAIResponses", "openai-responses", "simulated"),
@@ -166,7 +170,7 @@ def test_a_demo_has_these_defaults(played: Played, capsys: pytest.CaptureFixture
     played.interrupted, played.plays = True, False
     assert main(["demo"]) == 130
     assert ": 500000.0 µs per event" in capsys.readouterr().out, "without events, the figure is that of one"
-    assert played.options == DemoOptions(streams=1000, seconds=10.0, rate=50.0, monitor=False, plain=True)
+    assert played.options == dict(zip(NAMES, (1000, 10.0, 50.0, False, True), strict=True))
 
 
 class Pipe(io.StringIO):
@@ -192,13 +196,6 @@ def test_the_heading_reaches_a_pipe_before_the_streams_start(played: Played, mon
     assert received == [TABLE.partition("\n")[0] + "\n\n"]
 
 
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize(("option", "plain"), [((), False), (("--plain",), True)])
 def test_a_terminal_gets_a_redrawn_table(
     played: Played, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...], plain: bool
@@ -209,8 +206,7 @@ def test_a_terminal_gets_a_redrawn_table(
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr("sys.stdout", terminal)
     assert main([*ARGUMENTS, *option]) == 0
-    assert played.options is not None
-    assert played.options.plain is plain
+    assert played.options["plain"] is plain
     shown = terminal.getvalue()
     assert ("\x1b[2K" in shown) is not plain
     assert ("─" in shown) is not plain
@@ -258,7 +254,7 @@ def test_a_wrong_number_is_refused(
 
 def test_the_least_numbers_are_accepted(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
     main(["demo", "--streams", "1", "--seconds", "0.5", "--rate", "0.5"])
-    assert played.options == DemoOptions(streams=1, seconds=0.5, rate=0.5, monitor=False, plain=True)
+    assert played.options == dict(zip(NAMES, (1, 0.5, 0.5, False, True), strict=True))
 
 
 def test_a_simulator_that_does_not_start_is_one_line(
@@ -374,7 +370,7 @@ async def run_streams(
     engine: TimedEngine, count: int, looks: Looks, *, plain: bool
 ) -> tuple[bool, Sequence[DemoStream]]:
     _, streams = plan_streams(count, ["a", "b"], seconds=1, rate=10)
-    options = DemoOptions(streams=count, seconds=1, rate=10, monitor=False, plain=plain)
+    options = argparse.Namespace(streams=count, seconds=1, rate=10, monitor=False, plain=plain)
     run = demo._run_streams  # pyright: ignore[reportPrivateUsage]
     return await run(cast("Engine", engine), streams, cast("Display", looks), options), streams
 

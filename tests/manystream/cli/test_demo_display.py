@@ -10,6 +10,7 @@ from manystream.bench.histogram import bucket_of
 from manystream.cli import demo, demo_display, main
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import Counters
+from tests.support.commands import Terminal
 
 MILLISECOND = bucket_of(1000)
 """The bucket of 1 ms."""
@@ -85,13 +86,6 @@ def test_a_run_that_took_no_time_has_no_rate(clock: Clock, capsys: pytest.Captur
         display.print_summary(elapsed, plain=True)
         total = capsys.readouterr().out.splitlines()[-1].split()
         assert total[4:6] == ["400", rate]
-
-
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(

@@ -1,6 +1,5 @@
 """What `manystream doctor` prints for given findings, which providers it checks, and its exit status."""
 
-import io
 import json
 import signal
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from manystream.cli.connectivity import Finding, Verdict
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.output.errors import CommandError
 from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, Provider
+from tests.support.commands import Terminal, remove_keys
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
 
@@ -44,9 +44,7 @@ class Checks:
 def checks(monkeypatch: pytest.MonkeyPatch) -> Checks:
     checks = Checks()
     monkeypatch.setattr(doctor, "check_provider", checks)
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     return checks
 
 
@@ -77,13 +75,6 @@ def test_usable_providers_are_status_0(checks: Checks, capsys: pytest.CaptureFix
     assert main(["doctor", "--provider", "anthropic"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "1 of 1 can be used"
     assert checks.asked[0][2] == 10.0
-
-
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_the_findings_on_a_terminal_have_colours(checks: Checks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from manystream.providers.model.provider_error import ErrorCategory, ProviderErr
 from manystream.providers.model.request import Request, ThinkingLevel
 from manystream.providers.model.response import Response
 from manystream.providers.model.tokens import Usage
+from tests.support.commands import remove_keys
 
 URL = "http://127.0.0.1:1/v1"
 RESPONSE = Response(
@@ -77,9 +78,7 @@ class Engine:
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     engine = Engine()
     monkeypatch.setattr(run_command, "open_engine", engine.open)
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_CREDENTIALS"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", "/nonexistent")
+    remove_keys(monkeypatch)
     return engine
 
 

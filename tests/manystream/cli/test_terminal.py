@@ -20,13 +20,7 @@ from manystream.cli.output.terminal import (
     money,
     print_table,
 )
-
-
-class Terminal(io.StringIO):
-    """An output stream whose `isatty` returns True."""
-
-    def isatty(self) -> bool:
-        return True
+from tests.support.commands import Terminal
 
 
 def test_styles_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from manystream.cli.output.errors import CommandError
 from manystream.cli.output.terminal import Part
 from manystream.cli.top import command as top_command
 from manystream.cli.top.command import find_socket
+from tests.support.commands import Terminal
 
 WAIT = 30.0
 
@@ -141,13 +142,6 @@ def test_each_line_reaches_a_pipe_at_once(
     path = serve([snapshot(1.0, 100)], [snapshot(3.0, 500)], [snapshot(4.0, 600)])
     assert main(["top", *options, str(path)]) == 0
     assert received == [0, 1, 2]
-
-
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(

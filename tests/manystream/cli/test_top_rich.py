@@ -1,6 +1,5 @@
 """The screen of `manystream top` with rich: what a terminal shows during the command and after it."""
 
-import io
 import re
 import sys
 import threading
@@ -11,6 +10,7 @@ import pytest
 from manystream.cli.output.terminal import Display
 from manystream.cli.top.view import View
 from manystream.providers.json.json_values import JSONObject
+from tests.support.commands import Terminal
 
 pytest.importorskip("rich")
 
@@ -46,13 +46,6 @@ calls, silent for longest first
  ────────────────────────────────────────────────────────────────────────────────────────────────
    12   openai     [red]gpt   reading   90.00 s       1.50 s         1   rrrrrrrrrrrrrrrrrrrrrrr…
 """
-
-
-class Terminal(io.StringIO):
-    """A standard output that is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.fixture
