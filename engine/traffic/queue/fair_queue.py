@@ -271,8 +271,8 @@ MOST_CALLS = 2.0
 """The most calls of a tenant by which a correction takes its service below or above the least service of the others."""
 
 MOST_AWAY = 10_000
-"""The number of tenants without waiting calls that are remembered. Of more, the half with the least service is forgotten:
-they were away for the longest time."""
+"""The number of tenants without waiting calls that are remembered. Of more, the half with the least service, who were
+away for the longest time, is forgotten."""
 
 _OCTAVES = 64
 _SPARE = 32
