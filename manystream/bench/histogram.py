@@ -38,8 +38,8 @@ _HEADER = struct.Struct(">iiiiqqd")
 """Cookie, length of the payload, offset, significant digits, lowest and highest value, ratio (HdrHistogram V2)."""
 _HIGHEST = 3_600_000_000
 """The highest value that the header names, in µs: an hour. HdrHistogram resizes for higher ones."""
-_LARGEST_BYTES = 1 << 20
-"""The largest payload that is decoded."""
+_LARGEST_BYTES, _MOST_BUCKETS = 1 << 20, 55 << 10
+"""The largest payload that is decoded, and the number of buckets for times of at most 63 bits."""
 
 
 def new_counts() -> Counts:
@@ -185,11 +185,11 @@ def decoded(text: str) -> Counts:
     position = bucket = 0
     while position < len(payload):
         number, position = _read_number(payload, position)
-        if number < 0:
-            bucket -= number
-        else:
+        if number > 0:
             counts[bucket] = number
-            bucket += 1
+        bucket += 1 if number >= 0 else -number  # 0 is one empty bucket
+        if bucket > _MOST_BUCKETS:
+            raise ValueError("is no histogram: it has more buckets than there are times")
     return counts
 
 

@@ -87,14 +87,25 @@ def test_other_text_is_no_histogram(text: str) -> None:
         decoded(text)
 
 
+def with_payload(payload: bytes) -> str:
+    head = zlib.decompress(base64.b64decode(encoded({5: 1}))[8:])
+    packed = zlib.compress(head[:4] + len(payload).to_bytes(4, "big") + head[8:40] + payload)
+    return base64.b64encode(b"\x1c\x84\x93\x14" + len(packed).to_bytes(4, "big") + packed).decode()
+
+
 @given(st.binary(max_size=80))
 def test_damaged_bytes_are_a_value_error_or_a_histogram(data: bytes) -> None:
-    packed = zlib.compress(zlib.decompress(base64.b64decode(encoded({5: 1}))[8:])[:40] + data)
-    head = b"\x1c\x84\x93\x14" + len(packed).to_bytes(4, "big")
     try:
-        decoded(base64.b64encode(head + packed).decode())
+        counts = decoded(with_payload(data))
     except ValueError:
-        pass
+        return
+    assert percentile(counts, 0.5) is not None or not counts
+
+
+def test_an_empty_bucket_may_be_a_zero_or_a_run() -> None:
+    assert decoded(with_payload(b"\x00\x00\x04\x03\x04\x00")) == {2: 2, 5: 2}
+    with pytest.raises(ValueError, match="more buckets than there are times"):
+        decoded(with_payload(b"\xff\xff\xff\xff\xff\xff\x7f\x02"))
 
 
 # Confidence.
