@@ -66,6 +66,7 @@ def test_the_help_lists_the_commands(
     assert out.startswith(HELP)
     assert COMMANDS in out
     assert "print a completion script for bash, zsh or fish\n" in out
+    assert "ANTHROPIC_API_KEY" in out
     assert out.endswith("\n  130  interrupted by Ctrl-C; the results so far are shown\n")
     assert not err
 
@@ -108,6 +109,7 @@ def test_a_command_imports_what_it_needs(commands: str, not_imported: str, tmp_p
         (["fly"], "manystream [-h]", "manystream: error: argument COMMAND: invalid choice: 'fly'"),
         (["--vers"], "manystream [-h]", "unrecognized arguments: --vers"),
         (["doctor", "--time", "5"], "manystream", "unrecognized arguments: --time 5"),
+        (["top", "--sort", "x"], "manystream top", "error: argument --sort: invalid choice: 'x'"),
     ],
 )
 def test_a_wrong_word_is_status_2(

@@ -113,20 +113,6 @@ def one_line(text: str) -> str:
 # Help and usage
 
 
-def test_without_a_command_it_prints_help_with_all_commands(command: Command) -> None:
-    done = command()
-    assert done.status == 0
-    assert not done.err
-    for word in ("demo", "run", "simulate", "ANTHROPIC_API_KEY", "exit status"):
-        assert word in done.out
-
-
-def test_the_version_is_printed(call: Call) -> None:
-    import manystream
-
-    assert call("--version").out == f"manystream {manystream.__version__}\n"
-
-
 @pytest.mark.parametrize("name", ["demo", "run", "simulate"])
 def test_every_command_has_help(call: Call, name: str) -> None:
     done = call(name, "--help")
@@ -137,15 +123,12 @@ def test_every_command_has_help(call: Call, name: str) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("fly",),
         ("run",),
         ("run", "--thinking", "hard", "x"),
         ("run", "--max-tokens", "many", "x"),
         ("run", "--provider", "anthropic", "--attempts", "0", "x"),
         ("run", "   "),
         ("run", "--header", "novalue", "x"),
-        ("demo", "--streams", "0"),
-        ("demo", "--rate", "nan"),
         ("demo", "--seconds", "-1"),
         ("simulate", "rate=fast"),
         ("simulate", "nonsense"),

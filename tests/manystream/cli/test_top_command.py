@@ -366,6 +366,8 @@ def test_a_connection_that_breaks_is_the_end_of_the_engine(
     [
         (("--interval", "0.099"), "--interval must be at least 0.1 s, not 0.099"),
         (("--interval", "inf"), "--interval must be at least 0.1 s, not inf"),
+        (("--interval", "0"), "--interval must be at least 0.1 s, not 0"),
+        (("--interval", "nan"), "--interval must be at least 0.1 s, not nan"),
         (("--calls", "-1"), "--calls must not be below 0: -1"),
     ],
 )
