@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol
 
 from ..providers.json.json_values import JSON, JSONObject, mapping, string
@@ -124,12 +123,7 @@ class Journal:
             raise
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         path = self.answers_path
         try:
             answers, errors = self._opened(self._answers), self._opened(self._errors)

@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import codecs
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, TypeVar, cast
 
 from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
@@ -33,6 +33,7 @@ from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
 from ..providers.model.options import Durable, Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel
+from ..providers.model.tokens import Usage
 from ..providers.openai.chat.converter import ChatConverter
 
 LineId: TypeAlias = str | int
@@ -258,6 +259,21 @@ def _conversation(members: Members) -> tuple[list[Message], SystemPrompt]:
     return read_conversation(ChatConverter, Members({"messages": messages}).some_objects("messages"))
 
 
+def _made(make: Callable[..., _Made], name: str, value: JSONObject, readers: Mapping[str, _Read]) -> _Made:
+    """Make an option of its object. readers: member → what reads it, for all members that the object can have."""
+    members = Members(value, name)
+    made = make(**{member: read(members, member) for member, read in readers.items()})
+    members.end(tuple(readers))
+    return made
+
+
+def _level(members: Members, name: str) -> ThinkingLevel | None:
+    level = members.text(name)
+    if level is not None and level not in LEVELS:
+        raise InvalidRequestError(members.field(name), f"must be one of {', '.join(LEVELS)}, not {level!r}")
+    return None if level is None else LEVELS[level]
+
+
 def _thinking(value: JSON) -> ThinkingLevel | ThinkingConfig | None:
     if value is None:
         return None
@@ -265,28 +281,7 @@ def _thinking(value: JSON) -> ThinkingLevel | ThinkingConfig | None:
         return LEVELS[value]
     if type(value) is not dict:
         raise InvalidRequestError("thinking", f"must be one of {', '.join(LEVELS)}, or an object")
-    members = Members(value, "thinking")
-    level = members.text("level")
-    if level is not None and level not in LEVELS:
-        raise InvalidRequestError("thinking.level", f"must be one of {', '.join(LEVELS)}, not {level!r}")
-    config = ThinkingConfig(
-        LEVELS[level] if level is not None else None,
-        members.whole("budget_tokens"),
-        members.text("effort"),
-        members.flag("include_summary"),
-    )
-    members.end(("level", "budget_tokens", "effort", "include_summary"))
-    return config
-
-
-def _timeouts(value: JSONObject | None) -> Timeouts | None:
-    if value is None:
-        return None
-    members = Members(value, "timeouts")
-    names = ("connect", "first_byte", "idle", "total", "queue")
-    timeouts = Timeouts(*(members.number(name) for name in names))
-    members.end(names)
-    return timeouts
+    return _made(ThinkingConfig, "thinking", value, THINKING_MEMBERS)
 
 
 def _durable(value: JSON) -> bool | Durable:
@@ -294,19 +289,27 @@ def _durable(value: JSON) -> bool | Durable:
         return value or False
     if type(value) is not dict:
         raise InvalidRequestError("durable", "must be true, false, or an object with a `window`")
-    members = Members(value, "durable")
-    durable = Durable(members.text("window"))
-    members.end(("window",))
-    return durable
+    return _made(Durable, "durable", value, {"window": Members.text})
+
+
+def _timeouts(value: JSONObject | None) -> Timeouts | None:
+    return None if value is None else _made(Timeouts, "timeouts", value, TIMEOUT_MEMBERS)
 
 
 def _retry(value: JSONObject | None) -> Retry | None:
-    if value is None:
-        return None
-    members = Members(value, "retry")
-    attempts = members.whole("max_attempts")
-    members.end(("max_attempts",))
-    return Retry(max_attempts=attempts) if attempts is not None else None
+    def made(max_attempts: int | None) -> Retry | None:
+        return None if max_attempts is None else Retry(max_attempts=max_attempts)
+
+    return None if value is None else _made(made, "retry", value, {"max_attempts": Members.whole})
+
+
+_Made = TypeVar("_Made")
+_Read: TypeAlias = Callable[[Members, str], object]
+
+TIMEOUT_MEMBERS: dict[str, _Read] = dict.fromkeys(("connect", "first_byte", "idle", "total", "queue"), Members.number)
+THINKING_MEMBERS: dict[str, _Read] = {
+    "level": _level, "budget_tokens": Members.whole, "effort": Members.text, "include_summary": Members.flag
+}  # fmt: skip
 
 
 # --- OpenAI's form ---
@@ -352,6 +355,9 @@ ANSWER_MEMBERS = frozenset(
     | {"cached", "choices"}
 )
 """The members that a record of a batch may have of its own (`run.py`)."""
+
+USAGE_MEMBERS = tuple(name for name in Usage.__dataclass_fields__ if name != "raw")
+"""The members of `usage`. Each is a number of tokens, or null if the server did not report it."""
 
 OTHER_NAMES = {
     "max_tokens": "max_output_tokens",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 import trio
@@ -47,12 +46,7 @@ class PrintedRecords:
             self._file = LineFile(self._failures, lambda position, record: None)
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         if self._file is not None:
             self._file.close()
 
@@ -83,9 +77,7 @@ class PrintedRecords:
     async def write(self) -> None:
         """Write the answers as they come, until this is cancelled or an error has ended it."""
         while self.failure is None:
-            if not self._unwritten:
-                await self._next_change()
-                continue
+            await self._wait_until(lambda: bool(self._unwritten))
             data, self._unwritten = b"".join(self._unwritten), []
             self.failure = await trio.to_thread.run_sync(self._write, data, abandon_on_cancel=True)
             self._size -= len(data)
@@ -110,10 +102,7 @@ class PrintedRecords:
 
     async def _wait_until(self, condition: Callable[[], bool]) -> None:
         while self.failure is None and not condition():
-            await self._next_change()
-
-    async def _next_change(self) -> None:
-        await self._changed.wait()
+            await self._changed.wait()
 
     def _notify(self) -> None:
         self._changed.set()

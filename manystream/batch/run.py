@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -37,7 +37,7 @@ from .budget import SPENT, BatchBudget
 from .intake import RECORDED_TEXT, Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Journal, Records, submissions_path
 from .line_file import JournalError
-from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
+from .lines import USAGE_MEMBERS, ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
 from .prices import Price, has_batch_price
 from .shard import Shard
 
@@ -128,7 +128,6 @@ class Batch:
         self._budget_refusals = 0
         self._by = by.timestamp() if isinstance(by, datetime) else by
         self._via = via
-        self._part = 1.0  # of the list price, for the line that is recorded now
         self._paid = 0.0  # US dollars of all answers so far
         self._stopped = False
         self._failure: BatchError | None = None
@@ -167,7 +166,7 @@ class Batch:
                         await self._start(item, None, self._record_live)
 
     async def _run_ways(self, lines: AsyncGenerator[list[tuple[int, bytes]], None]) -> None:
-        from .submissions import Submissions, add_figures
+        from .submissions import Submissions
         from .ways import LiveWay, WaysRun
 
         if not isinstance(self._journal, Journal):
@@ -199,9 +198,8 @@ class Batch:
             await ways.run(lines)
         finally:
             with suppress(OSError):
-                submissions.note_figures(self.counters.ways)
-            for way, figures in submissions.ways.items():
-                add_figures(self.counters.ways, way, figures)
+                submissions.note_figures({name: asdict(way) for name, way in self.counters.ways.items()})
+            self.counters.ways = submissions.ways
             submissions.close()
 
     def _check_submissions(self) -> None:
@@ -344,8 +342,7 @@ class Batch:
             self._idle.set()
 
     def _record_live(self, item: Item, completion: Completion) -> None:
-        self._record(item, completion)
-        self._count_tokens(completion)
+        self._record(item, completion, 1.0)
 
     def _record_on_way(self, item: Item, completion: Completion, way: str, price: float) -> bool:
         """Record the end of a line, and count what its way cost. Returns whether it has a record.
@@ -353,11 +350,7 @@ class Batch:
         price: that of the way, as a part of the list price.
         """
         before, paid_before, recorded_before = self.counters.answered, self._paid, self.counters.recorded
-        self._part = price
-        try:
-            self._record_live(item, completion)
-        finally:
-            self._part = 1.0
+        self._record(item, completion, price)
         if self.counters.answered > before and completion.response is not None:
             figures = self.counters.ways.setdefault(way, WayFigures())
             usage = completion.response.usage
@@ -369,14 +362,18 @@ class Batch:
             figures.list_price += paid / price
         return self.counters.recorded > recorded_before
 
-    def _record(self, item: Item, completion: Completion) -> None:
+    def _record(self, item: Item, completion: Completion, part: float) -> None:
+        """Record the end of a line, whose price is a part of the list price."""
         before = self.counters.recorded
-        self._record_end(item, completion, error_of(completion))
+        self._record_end(item, completion, error_of(completion), part)
         if self._budget is not None and self.counters.recorded == before:
             self._budget.unrecorded += completion.cost or 0.0  # the call was cancelled, or a file could not be written
+        usage = completion.response.usage if completion.response is not None else Usage()
+        self.counters.input_tokens += usage.input_tokens or 0
+        self.counters.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
 
-    def _record_end(self, item: Item, completion: Completion, error: ProviderError | None) -> None:
-        cost = self._count_cost(item, completion)
+    def _record_end(self, item: Item, completion: Completion, error: ProviderError | None, part: float) -> None:
+        cost = self._count_cost(item, completion, part)
         spent = self._count_spent(item, completion)
         if error is None:
             self._hopeless_lines = self._budget_refusals = 0
@@ -427,12 +424,7 @@ class Batch:
         self.counters.spent += dollars
         return self._budget.of_line(item.id, dollars)
 
-    def _count_tokens(self, completion: Completion) -> None:
-        usage = completion.response.usage if completion.response is not None else Usage()
-        self.counters.input_tokens += usage.input_tokens or 0
-        self.counters.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
-
-    def _count_cost(self, item: Item, completion: Completion) -> Cost | Unpriced | None:
+    def _count_cost(self, item: Item, completion: Completion, part: float) -> Cost | Unpriced | None:
         """Count the cost of a call and return it, or None without a price list.
 
         A failed call has a cost, too, if its usage was reported.
@@ -448,8 +440,8 @@ class Batch:
         except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
-            if self._part != 1.0 and not has_batch_price(response):
-                cost = _part_of(cost, Decimal(str(self._part)))
+            if part != 1.0 and not has_batch_price(response):
+                cost = _part_of(cost, Decimal(str(part)))
             self._paid += float(cost.total) if cost.currency == CURRENCY else 0.0
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
@@ -537,7 +529,7 @@ def answer_record(
         "provider": target.partition("/")[0] or provider,
         "model": response.model or target or item.request.model,
         **_said(response),
-        "usage": _usage(response.usage),
+        "usage": {name: getattr(response.usage, name) for name in USAGE_MEMBERS},
         "error": None,
         "attempts": completion.attempts,
         "seconds": _seconds(completion),
@@ -610,17 +602,6 @@ def _asked_for(item: Item, response: Response | None) -> JSONObject:
     if response is not None and response.provider_data and (item.request.extra_body or item.request.logprobs):
         asked["provider_data"] = response.provider_data
     return asked
-
-
-def _usage(usage: Usage) -> JSONObject:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "thinking_tokens": usage.thinking_tokens,
-        "cached_tokens": usage.cached_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "total_tokens": usage.total_tokens,
-    }
 
 
 def _seconds(completion: Completion) -> float | None:

@@ -6,7 +6,11 @@ It reads in a thread, since a pipe or a slow disk may block.
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncGenerator, Sequence
+import errno
+import gzip
+import zlib
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -73,21 +77,22 @@ def some_lines(file: BinaryIO) -> Sequence[bytes]:
     """Read the next piece and return its lines, or none at the end of the input. Raises `OSError`."""
     lines: list[bytes] = []
     size = 0
-    while size < PIECE:
-        line = file.readline(LONGEST_LINE + 1)
-        if not line:
-            break
-        if len(line) > LONGEST_LINE:
-            _skip_rest(file, line)
-        lines.append(line)
-        size += len(line)
+    with checked_gzip():
+        while size < PIECE and (line := file.readline(LONGEST_LINE + 1)):
+            lines.append(line)
+            size += len(line)
+            while len(lines[-1]) > LONGEST_LINE and line and not line.endswith(b"\n"):
+                line = file.readline(PIECE)  # the rest of a line that is too long is dropped
     return lines
 
 
-def _skip_rest(file: BinaryIO, line: bytes) -> None:
-    """Read the rest of a line that is too long, and drop it."""
-    while line and not line.endswith(b"\n"):
-        line = file.readline(PIECE)
+@contextmanager
+def checked_gzip() -> Generator[None, None, None]:
+    """Raise `OSError` also where the data of a file that `gzip` decompresses is cut off or broken."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise OSError(errno.EIO, f"its gzip data is cut off or broken ({error})") from None
 
 
 def count_lines(path: Path) -> int:

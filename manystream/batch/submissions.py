@@ -21,9 +21,9 @@ The file has one line for each step, with the key of the provider's batch as `id
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..providers.catalog.batches import BatchGroup
@@ -45,6 +45,8 @@ from .lines import LineId
 STATES = frozenset(
     {"intended", "uploaded", "sent", "submitted", "cancelled", "taken", "dropped", "deleted", "named", "read"}
 )
+
+FIGURES = tuple(WayFigures.__dataclass_fields__)
 
 
 @dataclass(slots=True)
@@ -178,11 +180,11 @@ class Submissions:
         if id in self.windows:
             self.note(self.windows[id].token, "read", line=id)
 
-    def note_figures(self, ways: Mapping[str, WayFigures]) -> None:
-        """Write what went which way in this run, for the receipts of later runs. Raises `OSError`."""
-        self._figures.append(self._file.size)
-        figures: JSONObject = {name: asdict(way) for name, way in ways.items()}
-        self._file.append({"id": None, "state": "figures", "ways": figures})
+    def note_figures(self, ways: JSONObject) -> None:
+        """Add what went which way in this run, and write it for the receipts of later runs. Raises `OSError`."""
+        record: JSONObject = {"id": None, "state": "figures", "ways": ways}
+        self._read(self._file.size, record)
+        self._file.append(record)
 
     # --- what a step says ---
 
@@ -190,8 +192,11 @@ class Submissions:
         key, state, line = string(record, "id"), string(record, "state"), record.get("line")
         if state == "figures":
             self._figures.append(position)
-            for name, figures in _figures(record):
-                add_figures(self.ways, name, figures)
+            ways = mapping(record, "ways")
+            for name in ways:
+                way, more = self.ways.setdefault(name, WayFigures()), mapping(ways, name)
+                for member in FIGURES:
+                    setattr(way, member, getattr(way, member) + _number(more.get(member)))
         elif key is None or state not in STATES:
             return "it is no step of a provider's batch"
         elif type(line) is str or type(line) is int:
@@ -231,28 +236,9 @@ def shown_url(provider: Provider) -> str:
     return "" if "?" in provider.base_url or "@" in provider.base_url else provider.base_url
 
 
-def add_figures(ways: dict[str, WayFigures], name: str, more: WayFigures) -> None:
-    """Add what went one way."""
-    way = ways.setdefault(name, WayFigures())
-    way.lines += more.lines
-    way.input_tokens += more.input_tokens
-    way.output_tokens += more.output_tokens
-    way.list_price += more.list_price
-    way.paid += more.paid
-
-
-def _figures(record: JSONObject) -> Iterator[tuple[str, WayFigures]]:
-    ways = mapping(record, "ways")
-    for name in ways:
-        way = mapping(ways, name)
-        counts = (integer(way, member) or 0 for member in ("lines", "input_tokens", "output_tokens"))
-        prices = (_number(way.get(member)) for member in ("list_price", "paid"))
-        yield name, WayFigures(*counts, *prices)
-
-
 def _at(record: JSONObject) -> float:
-    return _number(record.get("at"))
+    return float(_number(record.get("at")))
 
 
 def _number(value: JSON) -> float:
-    return float(value) if type(value) is int or type(value) is float else 0.0
+    return value if type(value) is int or type(value) is float else 0

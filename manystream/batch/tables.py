@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import base64
 import csv
-import errno
 import gzip
 import importlib
 import io
 import json
 import os
 import tempfile
-import zlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeAlias, cast
 
@@ -39,9 +38,9 @@ from ..providers.json.json_values import (
 from .journal import default_errors_path, line_id
 from .line_file import LineFile
 from .line_ids import LineIds
-from .lines import ID_NAMES, OUR_MEMBERS, Prompt, passed_through
+from .lines import ID_NAMES, OUR_MEMBERS, USAGE_MEMBERS, Prompt, passed_through
 from .shard import Shard
-from .source import count_lines, some_lines
+from .source import checked_gzip, count_lines, some_lines
 
 Numbered: TypeAlias = AsyncGenerator[list[tuple[int, bytes]], None]
 """What `source.read_lines` yields."""
@@ -63,18 +62,6 @@ LONGEST_CELL = 1 << 27
 
 ANSWER_COLUMNS = ("text", "thinking", "parsed", "tool_calls", "usage", "cost", "model", "finish_reason", "error")
 """The columns that a table of answers has after those of its input."""
-
-AS_JSON = frozenset({"parsed", "tool_calls", "usage"})
-"""Those that are JSON. In a table they are its text, except for `usage` in a Parquet file, which is a struct."""
-
-USAGE_MEMBERS = (
-    "input_tokens",
-    "output_tokens",
-    "thinking_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "total_tokens",
-)
 
 UNSENT = "not answered yet: give the command again without --finish"
 
@@ -154,7 +141,8 @@ class _CSVRows(Rows):
 
     def _read(self, reader: Iterator[list[str]]) -> list[str] | None:
         try:
-            return next(reader, None)
+            with checked_gzip():
+                return next(reader, None)
         except UnicodeDecodeError as error:
             raise TableError(f"{self._path} is not UTF-8 text: {error.reason}; save the file as UTF-8") from None
         except csv.Error as error:
@@ -222,26 +210,7 @@ def open_rows(path: Path, opened: ExitStack, prompt: Prompt | None = None) -> Ro
 
 def open_plain(path: Path) -> BinaryIO:
     """Open a file for reading its bytes, decompressed if its name ends in `.gz`. Raises `OSError`."""
-    return cast("BinaryIO", _Unzipped(path)) if path.name.lower().endswith(".gz") else path.open("rb")
-
-
-class _Unzipped(gzip.GzipFile):
-    """A file that raises `OSError` also where the compressed data is cut off or broken."""
-
-    def readline(self, size: int | None = -1) -> bytes:
-        with self._checked():
-            return super().readline(-1 if size is None else size)
-
-    def read1(self, size: int = -1) -> bytes:
-        with self._checked():
-            return super().read1(size)
-
-    @contextmanager
-    def _checked(self) -> Generator[None, None, None]:
-        try:
-            yield
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise OSError(errno.EIO, f"its gzip data is cut off or broken ({error})") from None
+    return cast("BinaryIO", gzip.open(path)) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
 async def read_rows(rows: Rows) -> Numbered:
@@ -249,23 +218,19 @@ async def read_rows(rows: Rows) -> Numbered:
 
     A row without an `id` has its number as its id. Raises `OSError` and `TableError`.
     """
-    chunks = rows.chunks()
-
-    def some() -> list[tuple[int, bytes]]:
-        first, found, _ = next(chunks, _NO_ROWS)
-        return [(number, _line(number, row)) for number, row in enumerate(found, first)]
-
-    while lines := await trio.to_thread.run_sync(some):
+    chunks = _line_chunks(rows)
+    while lines := await trio.to_thread.run_sync(next, chunks, None):
         yield lines
 
 
 def some_rows(rows: Rows) -> list[bytes]:
     """Return the first rows of a Parquet or CSV file as lines. Raises `OSError` and `TableError`."""
-    first, found, _ = next(rows.chunks(), _NO_ROWS)
-    return [_line(number, row) for number, row in enumerate(found, first)]
+    return [line for some in islice(_line_chunks(rows), 1) for _, line in some]
 
 
-_NO_ROWS: tuple[int, list[JSONObject], Any] = (1, [], None)
+def _line_chunks(rows: Rows) -> Iterator[list[tuple[int, bytes]]]:
+    for first, found, _ in rows.chunks():
+        yield [(number, _line(number, row)) for number, row in enumerate(found, first)]
 
 
 def count_rows(path: Path) -> int | None:
@@ -310,36 +275,34 @@ class _Records:
     """The records of a journal, found by the id of a line or, where it was no request, by its number."""
 
     def __init__(self, journal: Path, opened: ExitStack) -> None:
-        self._ids, self._failed, self._invalid = LineIds(), LineIds(), LineIds()
-        answers = LineFile(journal, self._note_answer)
-        opened.callback(answers.close)
-        errors = LineFile(default_errors_path(journal), self._note_failure)
-        opened.callback(errors.close)
-        self._found = ((self._ids, answers), (self._failed, errors))
-        self._errors = errors
+        self._ids, self._invalid = LineIds(), LineIds()  # → the record's position; ~position for one of the failures
+        self._errors = LineFile(default_errors_path(journal), self._note_failure)
+        opened.callback(self._errors.close)
+        self._answers = LineFile(journal, self._note_answer)
+        opened.callback(self._answers.close)
+
+    def _note_failure(self, position: int, record: JSONObject) -> None:
+        id, line = line_id(record), record.get("line")
+        if id is not None:
+            self._ids[id] = ~position
+        elif type(line) is int:
+            self._invalid[line] = ~position
 
     def _note_answer(self, position: int, record: JSONObject) -> None:
         id = line_id(record)
         if id is not None:
             self._ids[id] = position
 
-    def _note_failure(self, position: int, record: JSONObject) -> None:
-        id = line_id(record)
-        line = record.get("line")
-        if id is not None:
-            self._failed[id] = position
-        elif type(line) is int:
-            self._invalid[line] = position
-
     def record(self, number: int, row: JSONObject) -> JSONObject | None:
         """Return the record of a row, or None if it has none."""
         id = next((value for name in ID_NAMES if (value := row.get(name)) not in (None, "")), number)
-        if type(id) is int or type(id) is str:
-            for positions, file in self._found:
-                if (position := positions.get(id)) is not None:
-                    return loads_object(file.line_at(position))
-        position = self._invalid.get(number)
-        return loads_object(self._errors.line_at(position)) if position is not None else None
+        position = self._ids.get(id) if type(id) is int or type(id) is str else None
+        if position is None:
+            position = self._invalid.get(number)
+        if position is None:
+            return None
+        file, position = (self._answers, position) if position >= 0 else (self._errors, ~position)
+        return loads_object(file.line_at(position))
 
 
 def write_table(table: Path, source: Path, prompt: Prompt | None = None, shard: Shard | None = None) -> int:
@@ -412,20 +375,17 @@ def _columns(rows: Rows, source: Path, prompt: Prompt | None) -> tuple[dict[str,
 
 def _kinds(source: Path, prompt: Prompt | None) -> dict[str, str]:
     """Return the kind of each column of JSON lines: its one type, or JSON."""
-    kinds: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     with ExitStack() as opened:
         for _, some, _ in open_rows(source, opened, prompt).chunks():
             for row in some:
                 for name, value in row.items():
                     large = type(value) is int and not -(2**63) <= value < 2**63
-                    kind = "json" if large else _KINDS.get(type(value), "json")
-                    before = kinds.get(name, kind)
-                    if "null" in (kind, before):
-                        kinds[name] = before if kind == "null" else kind
-                    elif kind != before:
-                        kinds[name] = "float" if {kind, before} == {"int", "float"} else "json"
-                    else:
-                        kinds[name] = kind
+                    found.setdefault(name, set()).add("json" if large else _KINDS.get(type(value), "json"))
+    kinds: dict[str, str] = {}
+    for name, several in found.items():
+        one = several - {"null"} if several != {"null"} else several
+        kinds[name] = one.pop() if len(one) == 1 else "float" if one == {"int", "float"} else "json"
     return kinds
 
 

@@ -3,7 +3,8 @@
 `WaysRun` reads all lines into a temporary file, asks the planner by which way they go, and hands them over. Lines that
 can only go live do so while the others are read. One task follows each `ProviderBatch` to its last result. A line goes
 one way at a time: it leaves a batch only when the provider reports that this has ended. In memory, a line is two
-numbers; its text and its id are in files.
+numbers; its text and its id are in files. All steps that move a line from one way to another are in this one file, so
+that it can be seen here that no line is lost or sent twice.
 
 An answer in a window of OpenAI's Responses, which may take hours and costs less, is a durable call: as soon as the
 server has named it, its resume token is in the file of submissions. The next run reads it, and pays for no other one.
@@ -43,13 +44,12 @@ from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.options import Durable
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.openai.batches import WINDOWS
-from .client import Target
 from .intake import Counters
 from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .prices import dollars
-from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch
+from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch, Target
 from .submissions import Submission, Submissions, shown_url
 
 BATCH, WINDOW, LIVE = "batch", "window", "live"
@@ -219,7 +219,6 @@ class WaysRun:
         self._waits_for_budget = False
         self._changed = trio.Event()  # decide again
         self._decided = trio.Event()  # lines may go now that could not before
-        self._deleting = 0
         self._measured_since = 0.0
         self._measured = 0
         self._longest = 0.0
@@ -255,15 +254,13 @@ class WaysRun:
     async def _send_all(self, submitted: LineIds) -> None:
         """Send the lines by the ways of a plan, and return when each has its record."""
         self._planner = self._make_planner()
-        for key, (provider, file) in list(self._submissions.leftover.items()):
-            self._delete_soon(key, provider, file)
-        self._resume(submitted)
-        self._nursery.start_soon(self._submit)
-        await self._direct()
-        with trio.move_on_after(DELETION_SECONDS):
-            while self._deleting:
-                self._changed = trio.Event()
-                await self._changed.wait()
+        async with trio.open_nursery() as self._deletions:
+            for key, (provider, file) in list(self._submissions.leftover.items()):
+                self._delete_soon(key, provider, file)
+            self._resume(submitted)
+            self._nursery.start_soon(self._submit)
+            await self._direct()
+            self._deletions.cancel_scope.deadline = trio.current_time() + DELETION_SECONDS
 
     # --- the lines ---
 
@@ -839,23 +836,19 @@ class WaysRun:
     def _delete_soon(self, key: str, provider: str, file: str) -> None:
         target = self._target_named(provider)
         if target is not None:
-            self._deleting += 1
-            self._nursery.start_soon(self._delete, key, target, file)
+            self._deletions.start_soon(self._delete, key, target, file)
 
     async def _delete(self, key: str, target: Target, file: str) -> None:
         """Delete an uploaded file. One that is gone already is no error."""
         assert target.interface.files is not None, "it was uploaded"
-        try:
-            await target.send_patiently(target.interface.delete_file(target.interface.files, file))
-            error = None
-        except ProviderError as failure:
-            error = failure
-        if error is None or error.category is ErrorCategory.NOT_FOUND:
+        with self._failures(""):
+            try:
+                await target.send_patiently(target.interface.delete_file(target.interface.files, file))
+            except ProviderError as error:
+                if error.category is not ErrorCategory.NOT_FOUND:
+                    self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
+                    return
             self._submissions.note(key, "deleted")
-        else:
-            self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
-        self._deleting -= 1
-        self._changed.set()
 
 
 def _there(positions: Iterable[int]) -> list[int]:

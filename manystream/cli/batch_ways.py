@@ -165,7 +165,7 @@ async def _states(
     submissions: Iterable[Submission], base_urls: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, str]:
     """Return what the provider says of each batch, or why it was not asked, by the batch's key."""
-    from ..batch.client import Target
+    from ..batch.provider_batch import Target
 
     states: dict[str, str] = {}
 

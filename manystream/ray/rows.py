@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from ..batch.intake import RECORDED_TEXT
-from ..batch.lines import LineId
+from ..batch.lines import USAGE_MEMBERS, LineId
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSONObject, integer, mapping, string
 from ..providers.model.provider_error import ErrorCategory
@@ -21,16 +21,6 @@ ID, MESSAGES, PROMPT = "id", "messages", "prompt"
 TEXT, ERROR, USAGE, FINISH_REASON = "text", "error", "usage", "finish_reason"
 GAINED = (TEXT, ERROR, USAGE, FINISH_REASON)
 """The columns that a data set gains."""
-
-USAGE_MEMBERS = (
-    "input_tokens",
-    "output_tokens",
-    "thinking_tokens",
-    "cached_tokens",
-    "cache_write_tokens",
-    "total_tokens",
-)
-"""The members of `usage`. Each is a number of tokens, or null if the server did not report it."""
 
 LARGEST = 2**63 - 1
 """The largest number that a column of whole numbers holds."""

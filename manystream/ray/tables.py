@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any, cast
 
+from ..batch.lines import USAGE_MEMBERS
 from .rows import (
     ERROR,
     FINISH_REASON,
@@ -15,7 +16,6 @@ from .rows import (
     PROMPT,
     TEXT,
     USAGE,
-    USAGE_MEMBERS,
     AskedRow,
     AskError,
     MakeRequest,
