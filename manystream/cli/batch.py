@@ -48,7 +48,7 @@ from ..batch.tables import (
     write_table,
 )
 from ..cost import PriceTable
-from ..engine import Engine, open_engine
+from ..engine import open_engine
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
@@ -93,34 +93,13 @@ INTERRUPTED_SECONDS = 1.0
 
 @dataclass(slots=True, frozen=True)
 class BatchOptions:
-    """The options of `manystream batch`, checked.
+    """The options of `manystream batch`, checked. Each has the meaning of its option, whose text is in `add_arguments`.
 
     prompts: the input file; None for standard input.
     output: the journal of answers, a shard's own if there are shards; None for standard output.
     table: the table that is written at the end, likewise; None if the journal is all there is.
-    finish: whether to write the table of what the journal holds, and to send nothing.
     errors: the file of failures, likewise; None for standard error.
-    shard: the part of the input that this process sends; None for the whole input.
-    targets: where the lines are sent.
     requests: options of the requests of all lines.
-    concurrency: calls at a time.
-    max_rps: requests per second of all shards together, or None for no limit.
-    max_tpm: tokens per minute of all shards together, or None for no limit.
-    budget: US dollars that all runs of all shards together may cost, or None for no limit.
-    prices: prices of the user's own, which precede those of the list; None for none.
-    adaptive: whether to learn limits from what servers report and refuse.
-    attempts: the most attempts of each line.
-    outage: seconds for which lines wait for a server that refuses or drops every connection.
-    stream: whether to request streams.
-    retry_failed: whether to send lines again that failed in earlier runs.
-    by: the time at which all answers should be there, or None.
-    via: the only way of the lines, or None.
-    json: whether to print the summary as JSON.
-    ray: the address of a Ray cluster, or None for an engine in this process.
-    actors: the number of workers on the cluster, or None for one for each CPU.
-    cache: the file of answers that were paid for, or None.
-    monitor: whether `manystream top` can watch the engine.
-    plain: whether to show progress as plain lines.
     """
 
     prompts: Path | None
@@ -176,6 +155,13 @@ class BatchOptions:
         rates = {EVERY_CALL: self.limit} if self.limit is not None else {}
         traffic = Traffic(rates=rates, routes=routes, adaptive=self.adaptive, outage=self.outage)
         return traffic if budget is None else replace(traffic, budgets=(budget.for_engine(),), price=budget.price)
+
+
+AS_GIVEN = (
+    *("finish", "concurrency", "max_rps", "max_tpm", "budget", "attempts", "outage", "stream", "retry_failed", "via"),
+    *("json", "ray", "actors", "monitor"),
+)
+"""The options that are the arguments as they are."""
 
 
 @dataclass(slots=True)
@@ -251,17 +237,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there"
     )
     add_way_arguments(parser)
-    _add_ray_arguments(parser)
-    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
-    parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
-    parser.epilog = EPILOG
-
-
-def _add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
     parser.add_argument(
         "--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)"
     )
+    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
+    parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -327,29 +309,16 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
         prompts=prompts,
         output=output,
         table=table,
-        finish=arguments.finish,
         errors=errors,
         shard=shard,
         targets=read_target_options(arguments),
         requests=read_request_options(arguments),
-        concurrency=arguments.concurrency,
-        max_rps=arguments.max_rps,
-        max_tpm=arguments.max_tpm,
-        budget=arguments.budget,
         prices=read_prices(arguments.prices),
         adaptive=not arguments.no_adaptive,
-        attempts=arguments.attempts,
-        outage=arguments.outage,
-        stream=arguments.stream,
-        retry_failed=arguments.retry_failed,
         by=read_deadline(arguments.by, datetime.now().astimezone()),
-        via=arguments.via,
-        json=arguments.json,
-        ray=arguments.ray,
-        actors=arguments.actors,
         cache=Path(arguments.cache) if arguments.cache is not None else None,
-        monitor=arguments.monitor,
         plain=arguments.plain or not can_redraw(sys.stderr),
+        **{name: getattr(arguments, name) for name in AS_GIVEN},
     )
     _check_options(options)
     return options
@@ -371,9 +340,7 @@ def _check_options(options: BatchOptions) -> None:
         check_prices("--prices" if options.budget is None else "--budget", simulated=options.targets.simulated)
     if options.cache is not None and options.ray is not None:
         raise CommandError("--cache is a file of this machine, which workers with --ray cannot use", status=2)
-    ray, cache = options.ray is not None, options.cache is not None
-    by, to_file = options.by is not None, options.output is not None
-    check_ways(options.via, options.targets, by=by, to_file=to_file, ray=ray, cache=cache)
+    check_ways(options)
     if options.output is None and options.retry_failed:
         raise CommandError("--retry-failed reads the files of an earlier run, which -o - does not write", status=2)
     if options.output is None and options.ray is not None and options.budget is not None:
@@ -567,7 +534,22 @@ async def _open_batch(
         async with open_engine(
             destination.providers, retry=retry, proxy=proxy, monitor=options.monitor, traffic=traffic, cache=answers
         ) as engine:
-            yield _new_batch(options, engine, journal, destination, budget)
+            yield Batch(
+                engine,
+                journal,
+                destination.choose_model,
+                concurrency=options.concurrency,
+                stream=options.stream,
+                retry_failed=options.retry_failed,
+                source=options.source,
+                provider=destination.name,
+                price=None if simulated else price_list(*destination.providers, table=options.prices),
+                shard=options.shard,
+                budget=budget,
+                options=options.requests,
+                by=options.by,
+                via=options.via,
+            )
 
 
 def open_cache(folder: Path) -> AnswerCache:
@@ -587,31 +569,6 @@ def _picklable(options: CommonOptions) -> CommonOptions:
     """Return the options with the schema in place of its class, whose module the workers' machines may not have."""
     schema = options.get("response_schema")
     return options if schema is None else {**options, "response_schema": schema_of(schema)}
-
-
-def _new_batch(
-    options: BatchOptions,
-    engine: Engine,
-    journal: Journal | PrintedRecords,
-    destination: Destination,
-    budget: BatchBudget | None,
-) -> Batch:
-    return Batch(
-        engine,
-        journal,
-        destination.choose_model,
-        concurrency=options.concurrency,
-        stream=options.stream,
-        retry_failed=options.retry_failed,
-        source=options.source,
-        provider=destination.name,
-        price=None if options.targets.simulated else price_list(*destination.providers, table=options.prices),
-        shard=options.shard,
-        budget=budget,
-        options=options.requests,
-        by=options.by,
-        via=options.via,
-    )
 
 
 async def _work(

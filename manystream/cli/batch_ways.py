@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -27,13 +28,13 @@ from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps_text
 from ..providers.model.provider_error import ProviderError
 from .addresses import DIALECT_CLASSES, provider_of
-from .batch_targets import TargetOptions
 from .output.errors import CommandError
 from .output.terminal import clock, counted, harmless, money
 
 if TYPE_CHECKING:
     from ..batch.submissions import Submission
     from ..providers.catalog.batches import BatchInterface
+    from .batch import BatchOptions
 
 SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -100,22 +101,23 @@ def read_deadline(given: str | None, now: datetime) -> datetime | None:
     return found
 
 
-def check_ways(via: str | None, targets: TargetOptions, *, by: bool, to_file: bool, ray: bool, cache: bool) -> None:
-    """Raise `CommandError` where the other options do not allow a deadline or a way.
-
-    by: whether there is a deadline. to_file, ray, cache: whether the answers go to a file, and the options are given.
-    """
-    if not by and via is None:
+def check_ways(options: BatchOptions) -> None:
+    """Raise `CommandError` where the other options do not allow a deadline or a way."""
+    via, targets = options.via, options.targets
+    if options.by is None and via is None:
         return
-    option = "--by" if by else "--via"
-    if not to_file:
-        raise CommandError(f"{option} needs a file with -o, from which a later run takes what is under way", status=2)
-    if ray:
-        raise CommandError(f"{option} is not for --ray: the provider's batches need no workers", status=2)
-    if cache:
-        raise CommandError(f"{option} is not for --cache, which keeps answers of live calls", status=2)
-    if via in ("batch", "window") and (targets.route or len(targets.base_urls) > 1):
-        raise CommandError(f"--via {via} needs one server: leave out --route and all but one --base-url", status=2)
+    option = "--by" if options.by is not None else "--via"
+    problem = ""
+    if options.output is None:
+        problem = "needs a file with -o, from which a later run takes what is under way"
+    elif options.ray is not None:
+        problem = "is not for --ray: the provider's batches need no workers"
+    elif options.cache is not None:
+        problem = "is not for --cache, which keeps answers of live calls"
+    elif via in ("batch", "window") and (targets.route or len(targets.base_urls) > 1):
+        option, problem = f"--via {via}", "needs one server: leave out --route and all but one --base-url"
+    if problem:
+        raise CommandError(f"{option} {problem}", status=2)
 
 
 def status(answers: Path, base_urls: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -254,22 +256,22 @@ def under_way_line(counters: Counters) -> str:
     return f"{lines} in {batches} of the provider, which go on: the same command takes their answers. "
 
 
+RECEIPT = (
+    *("answered", "failed", "invalid", "answered_before", "failed_before", "unpaid", "submitted"),
+    *("input_tokens", "output_tokens"),
+)
+"""The counters of a receipt."""
+
+
 def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> str:
     """Return the summary of a run as a JSON object."""
-    ways: JSONObject = {}
-    for name, way in counters.ways.items():
-        ways[name] = {
-            "lines": way.lines, "input_tokens": way.input_tokens, "output_tokens": way.output_tokens,
-            "list_price": round(way.list_price, 9), "paid": round(way.paid, 9), "saved": round(way.saved, 9),
-        }  # fmt: skip
-    found: JSONObject = {
-        "answered": counters.answered, "failed": counters.failed, "invalid": counters.invalid,
-        "answered_before": counters.answered_before, "failed_before": counters.failed_before,
-        "unpaid": counters.unpaid, "submitted": counters.submitted, "seconds": round(elapsed, 3),
-        "input_tokens": counters.input_tokens, "output_tokens": counters.output_tokens,
-        "cost": {currency: float(amount) for currency, amount in counters.cost.items()},
-        "ways": ways, "notes": [*counters.notes],
-    }  # fmt: skip
+    found: JSONObject = {name: getattr(counters, name) for name in RECEIPT}
+    found["seconds"], found["notes"] = round(elapsed, 3), [*counters.notes]
+    found["cost"] = {currency: float(amount) for currency, amount in counters.cost.items()}
+    found["ways"] = {
+        name: {member: round(value, 9) for member, value in (asdict(way) | {"saved": way.saved}).items()}
+        for name, way in counters.ways.items()
+    }
     if deadline is not None:
         found["deadline"] = deadline.astimezone().isoformat()
         found["kept"] = not counters.missed and not counters.submitted
