@@ -8,6 +8,8 @@ that it can be seen here that no line is lost or sent twice.
 
 An answer in a window of OpenAI's Responses, which may take hours and costs less, is a durable call: as soon as the
 server has named it, its resume token is in the file of submissions. The next run reads it, and pays for no other one.
+
+One file because one run hands each line from way to way: what is sent, followed and noted changes the same state.
 """
 
 from __future__ import annotations

@@ -33,9 +33,12 @@ ASKED = {
 }  # fmt: skip
 """Method, and what follows the name of a collection → what is asked of it, or of one of its items."""
 
-_PLACE = re.compile(r".*?/(?:(files|batches)(?:/([^/:]+))?(?:[/:](.+))?|\w+/[^/:]+:batchGenerateContent)")
+_PLACE = re.compile(
+    r"\A.*?/(?:(files|batches)(?:/([^/:]+))?(?:[/:](.+))?|\w+/[^/:]+:batchGenerateContent)\Z", re.DOTALL
+)
 _BOUNDARY = re.compile(r'boundary="?([^";]+)"?')
-_NAMES = re.compile(rb'[; ]name="([^"]*)"(?:.*?filename="([^"]*)")?', re.DOTALL)
+_NAME = re.compile(rb'[; ]name="([^"]*)"')
+_FILENAME = re.compile(rb'[; ]filename="([^"]*)"')
 
 
 class Reply(NamedTuple):
@@ -310,9 +313,10 @@ class OpenAIBatches(Batches):
     def upload(self, request: HTTPRequest, key: str) -> StoredFile:
         parts: dict[str, tuple[bytes, str]] = {}
         for head, content in form_parts(request):
-            named = _NAMES.search(head)
+            named, filename = _NAME.search(head), _FILENAME.search(head)
             if named is not None:
-                parts[named[1].decode("utf-8", "replace")] = content, (named[2] or b"").decode("utf-8", "replace")
+                file = filename[1] if filename is not None else b""
+                parts[named[1].decode("utf-8", "replace")] = content, file.decode("utf-8", "replace")
         for name in ("file", "purpose"):
             if name not in parts:
                 raise APIError(400, f"Missing required parameter: '{name}'.", param=name)
