@@ -10,16 +10,9 @@
 | `validity` | what the client itself added, and the verdict on a run |
 | `runs` | a whole run: calibration, several processes, the verdict |
 | `search` | the highest rate that keeps an objective |
-| `report`, `pages`, `compare` | a result as JSON and as one HTML file; the difference of two results |
+| `report` | a result as a JSON object, of which every other report is made |
+| `pages`, `compare` | a result as one HTML file; the difference of two results |
 
 A time is what the kernel noted, or the moment at which a socket was read; never that of a callback. What an end cuts,
 or what could not start in time, is counted. A result whose client was the bottleneck is marked as invalid.
 """
-
-from __future__ import annotations
-
-from .arrivals import Arrivals
-from .figures import Figures, Summary
-from .load import Load, Plan, Result
-
-__all__ = ["Arrivals", "Figures", "Load", "Plan", "Result", "Summary"]

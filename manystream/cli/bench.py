@@ -24,15 +24,17 @@ from ..bench.search import Search
 from ..bench.validity import Calibration
 from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, read_length, read_prompts
 from ..http_server import allow_many_sockets
+from ..providers.catalog.profiles import DEFAULT_PROFILES
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, JSONObject, dumps_printable
 from ..simulator import KnobError, SimulatorError, open_simulator
+from ..simulator.service import BASE_PATHS
 from .addresses import DIALECT_CLASSES, provider_at
 from .bench_report import Progress, comparison_lines, run_lines, run_rows, search_lines, streams_lines, why_not
 from .options import add_number, add_value
 from .output.errors import CommandError
 from .output.terminal import Paint, harmless
-from .run import choose_provider, read_headers
+from .run import DEFAULT_MODELS, choose_provider, read_headers
 
 DESCRIPTION = """\
 Make calls to an endpoint and report, under the field's names: TTFT, TPOT, ITL, E2EL and time to first byte with
@@ -76,13 +78,6 @@ exit status:
   130  interrupted; the figures so far are shown
 """
 
-DEFAULT_MODELS = {
-    "openai-chat": "gpt-5-mini",
-    "openai-responses": "gpt-5-mini",
-    "anthropic": "claude-sonnet-4-5",
-    "gemini": "gemini-2.5-flash",
-    "gemini-interactions": "gemini-2.5-flash",
-}
 SIMULATED = {True: "rate=50,events=250", False: "events=32"}
 """Whether calls are streamed → the knobs of the built-in simulator."""
 
@@ -107,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream bench` to the parser."""
     add, number, value = parser.add_argument, partial(add_number, parser), partial(add_value, parser)
     add("url", nargs="*", metavar="URL", help="a server's base URL (default: the built-in simulator); or `compare A B`")
-    add("--dialect", choices=list(DEFAULT_MODELS), default="openai-chat",
+    add("--dialect", choices=list(BASE_PATHS), default="openai-chat",
         help="the dialect of the URL (default: openai-chat)")
     add("--model", metavar="MODEL", help="the model; without a URL, its name selects the provider")
     add("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
@@ -307,7 +302,8 @@ def _open_server(given: argparse.Namespace) -> Generator[Server, None, None]:
             base_url = simulator.base_urls[given.dialect]
             yield Server(DIALECT_CLASSES[given.dialect]("any", base_url), "simulated", simulator.pid)
     elif url is not None and given.provider is None:
-        yield Server(provider_at(url, given.dialect, os.environ), given.model or DEFAULT_MODELS[given.dialect])
+        model = given.model or DEFAULT_MODELS[DEFAULT_PROFILES[given.dialect][0].name]
+        yield Server(provider_at(url, given.dialect, os.environ), model)
     else:
         yield Server(*choose_provider(given.provider, given.model, url, os.environ))
 

@@ -18,6 +18,7 @@ from ..bench.histogram import percentile
 from ..engine import Call, Engine, open_engine
 from ..providers.catalog.provider import Provider
 from ..simulator import Simulator, SimulatorError, open_simulator
+from ..simulator.service import BASE_PATHS
 from .addresses import DIALECT_CLASSES
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
@@ -40,8 +41,6 @@ exit status:
   2    the command line is wrong
   130  interrupted; the table is shown
 """
-
-DIALECTS = ("openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions")
 
 RAMP = 1.0
 """The time over which the streams are started, in seconds, so that their events do not all arrive at the same time."""
@@ -89,7 +88,7 @@ def _allow_descriptors(count: int) -> None:
 
 
 async def _demo(given: argparse.Namespace) -> int:
-    all_counters, streams = plan_streams(given.streams, list(DIALECTS), seconds=given.seconds, rate=given.rate)
+    all_counters, streams = plan_streams(given.streams, list(BASE_PATHS), seconds=given.seconds, rate=given.rate)
     with open_simulator() as simulator:
         async with open_engine(providers=_providers(simulator), proxy="", monitor=given.monitor) as engine:
             print(
@@ -119,7 +118,7 @@ async def _demo(given: argparse.Namespace) -> int:
 def _providers(simulator: Simulator) -> list[Provider]:
     return [
         DIALECT_CLASSES[dialect](api_key="simulated", base_url=simulator.base_urls[dialect], name=dialect)
-        for dialect in DIALECTS
+        for dialect in BASE_PATHS
     ]
 
 
