@@ -21,7 +21,7 @@ from ..http_server import HTTPRequest
 from .anthropic import AnthropicWire
 from .batches import DAY, Item, Job, JobStore, Kept, Line, StoredFile
 from .gemini import GeminiWire
-from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, raw_json, string
+from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, raw_json, string
 from .knobs import HEADER
 from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .prompt import APIError
@@ -294,14 +294,14 @@ class OpenAIBatches(Batches):
         return {"object": "list", **super().listed(kind, page, more)}
 
     def shown(self, item: Item) -> JSONObject:
+        if isinstance(item, Job) and item.ended:
+            self._write(item)
         shown: JSONObject = {"id": item.id, "created_at": int(item.created), **item.members}
         if isinstance(item, StoredFile):
             return {**shown, "object": "file", "bytes": len(item.data), "status": "processed", "status_details": None}
-        if item.ended and not item.members["output_file_id"] and not item.members["error_file_id"]:
-            self._write(item)
         valid = item.phase not in ("validating", "failed")
         return {
-            **shown, **item.members, "object": "batch", "status": item.phase,
+            **shown, "object": "batch", "status": item.phase,
             "model": string(loads_object(item.lines[0].request.body), "model") if valid else None,
             "errors": {"object": "list", "data": [*item.errors]} if item.errors and item.ended else None,
             "expires_at": int(item.created + item.expires), "request_counts": _counts(item, valid=valid),
@@ -339,8 +339,8 @@ class OpenAIBatches(Batches):
         if window not in WINDOWS:
             raise APIError(400, f"Invalid value: supported values are: {WINDOWS}.", param="completion_window")
         metadata = mapping(body, "metadata")
-        fits = len(metadata) <= 16 and all(map(_is_pair, metadata.items()))
-        if not fits or body.get("metadata") not in (None, metadata):
+        fits = (isinstance(text, str) and len(text) <= 512 and len(name) <= 64 for name, text in metadata.items())
+        if len(metadata) > 16 or not all(fits) or body.get("metadata") not in (None, metadata):
             rule = "an object of at most 16 texts, with names of at most 64 and values of at most 512 characters"
             raise APIError(400, f"metadata: must be {rule}", param="metadata")
         file = self.find(string(body, "input_file_id"), key)
@@ -354,7 +354,9 @@ class OpenAIBatches(Batches):
         )  # fmt: skip
 
     def _write(self, job: Job) -> None:
-        """Write the files of answers and errors."""
+        """Write the files of answers and errors, unless they are written."""
+        if job.members["output_file_id"] or job.members["error_file_id"]:
+            return
         error = NOT_EXECUTED.get(job.phase)
         good = [_result(line) for line in job.order if line.status and not line.failed]
         bad = [_result(line, error) for line in job.order if line.failed or (error and not line.status)]
@@ -435,9 +437,8 @@ def _result(line: Line, error: tuple[str, str] | None = None) -> JSONObject:
     """A line of a file of results. error: code and message of a line without an answer."""
     result: JSONObject = {"id": f"batch_req_{line.id}", "custom_id": line.id, "response": None, "error": None}
     if line.status:
-        result["response"] = {
-            "status_code": line.status, "request_id": f"req_{line.id}", "body": raw_json(line.body),
-        }  # fmt: skip
+        response: JSONObject = {"status_code": line.status, "request_id": f"req_{line.id}"}
+        result["response"] = {**response, "body": raw_json(line.body)}
     elif error is not None:
         result["error"] = {"code": error[0], "message": error[1]}
     return result
@@ -452,7 +453,7 @@ def _read_lines(data: bytes, request: HTTPRequest, endpoint: str) -> tuple[list[
         line = loads_object(text)
         id, url, body = string(line, "custom_id"), _live_path(string(line, "url")), mapping(line, "body")
         model = string(body, "model")
-        missing = next((name for name in REQUIRED if not line.get(name)), None) if line else None
+        missing = None if line is None else next((name for name in REQUIRED if not line.get(name)), None)
         wrong = {
             "invalid_json_line": line is None,
             "missing_required_parameter": missing is not None,
@@ -470,12 +471,6 @@ def _read_lines(data: bytes, request: HTTPRequest, endpoint: str) -> tuple[list[
     if len(lines) > LONGEST_FILE:
         errors.append(file_error("too_many_tasks"))
     return lines, errors
-
-
-def _is_pair(pair: tuple[str, JSON]) -> bool:
-    """Whether a member may stand in the metadata of a batch."""
-    name, value = pair
-    return isinstance(value, str) and len(name) <= 64 and len(value) <= 512
 
 
 def _live_path(endpoint: str) -> str:
@@ -504,6 +499,7 @@ def _inline(body: JSONObject, member: str, pattern: re.Pattern[str]) -> Iterator
 PROCESSING = dict.fromkeys(("validating", "in_progress", "finalizing"), "in_progress") | {"cancelling": "canceling"}
 """Phase → `processing_status`; that of all others is `ended`."""
 
+KINDS = ("processing", "succeeded", "errored", "canceled", "expired")
 UNANSWERED = {"cancelled": "canceled", "expired": "expired"}
 """Last phase → the type of a result that holds no answer."""
 
@@ -535,10 +531,8 @@ class AnthropicBatches(Batches):
         kinds = Counter(_kind(line, item) if item.ended else "processing" for line in item.lines)
         return {
             "id": item.id, "type": "message_batch", "processing_status": PROCESSING.get(item.phase, "ended"),
-            "request_counts": {
-                kind: kinds[kind] for kind in ("processing", "succeeded", "errored", "canceled", "expired")
-            },
-            "created_at": time_text(item.created), "expires_at": time_text(item.created + item.expires),
+            "request_counts": {kind: kinds[kind] for kind in KINDS}, "created_at": time_text(item.created),
+            "expires_at": time_text(item.created + item.expires),
             "cancel_initiated_at": time_text(item.created + item.cancelled) if item.cancelled < math.inf else None,
             "ended_at": time_text(item.since) if item.ended else None, "archived_at": None,
             "results_url": f"{item.members['url']}/{item.id}/results" if item.ended else None,
@@ -616,7 +610,7 @@ class GeminiBatches(Batches):
         self._uploads: dict[str, StoredFile] = {}
 
     def reply(self, request: HTTPRequest, key: str) -> Reply:
-        if not request.path.startswith("/upload/"):
+        if not request.path.startswith("/upload/") or request.method == "GET":
             return super().reply(request, key)
         id, headers = request.query.get("upload_id", ""), (("x-goog-upload-status", "active"),)
         file = self._uploads.get(id)
@@ -649,28 +643,23 @@ class GeminiBatches(Batches):
             (_, described), (head, data) = parts
             kind = head.partition(b": ")[2].decode("latin-1")
         asked = mapping(loads_object(described), "file")
-        id, title = (
-            string(asked, "name").removeprefix("files/") or self.store.new_id()[:12],
-            _either(asked, "displayName"),
-        )
+        id = string(asked, "name").removeprefix("files/") or self.store.new_id()[:12]
+        title, kind = _either(asked, "displayName"), kind or string(asked, "mimeType")
         members: JSONObject = {"displayName": title} if title else {}
-        kind = kind or string(asked, "mimeType")
         return self.store.new_file(id, key, data, mimeType=kind, source="UPLOADED", **members)
 
     def create(self, request: HTTPRequest, key: str) -> Job:
         batch, lines = mapping(body_object(request), "batch"), list[Line]()
         source = mapping(batch, "inputConfig") or mapping(batch, "input_config")
         name = _either(source, "fileName")
-        requests: list[JSON] = [*objects(mapping(source, "requests"), "requests")]
+        requests = mapping(source, "requests").get("requests") or []
         if name:
             file = self.find(name.removeprefix("files/"), key)
             if not isinstance(file, StoredFile):
                 raise APIError(404, f"{UNKNOWN}: {name}")
             requests = [loads_object(text) for text in file.data.splitlines() if text.strip()]
-        if not requests or None in requests:
-            raise APIError(
-                400, f"{name}: each line must be a JSON object" if requests else "batch.input_config: no requests"
-            )
+        if not requests or not isinstance(requests, list) or not all(isinstance(one, dict) for one in requests):
+            raise APIError(400, f"{name or 'batch.input_config'}: there must be requests, each a JSON object")
         model = "/".join(request.path.split("/")[2:]).partition(":")[0]
         for one in requests:
             asked = mapping(one, "request")
@@ -721,9 +710,8 @@ class GeminiBatches(Batches):
             return {"inlinedResponses": {"inlinedResponses": inline}}
         if "responsesFile" not in job.members:
             data = json_lines({"key": line.id, **_outcome(line)} for line in job.order)
-            file = self.store.new_file(
-                f"batch-{job.id}", job.key, data, mimeType="application/jsonl", source="GENERATED"
-            )
+            members: JSONObject = {"mimeType": "application/jsonl", "source": "GENERATED"}
+            file = self.store.new_file(f"batch-{job.id}", job.key, data, **members)
             job.members["responsesFile"] = f"files/{self.keep(file).id}"
         return {"responsesFile": job.members["responsesFile"]}
 

@@ -142,6 +142,17 @@ def test_an_expired_batch_says_which_lines_have_no_answer() -> None:
     assert codes == {"batch_expired"}
 
 
+def test_the_files_of_a_batch_without_an_answer_are_written_once() -> None:
+    sim = world("0 errors=1")
+    client = openai_client(sim)
+    batch = submitted(client, jsonl(2))
+    sim.now = 1
+    batch = client.batches.retrieve(batch.id)
+    assert (batch.status, batch.output_file_id) == ("completed", None)
+    assert len([*results(client, batch.error_file_id)]) == 2
+    assert client.batches.retrieve(batch.id) == batch
+
+
 def test_a_line_with_a_fault_is_an_error_of_that_line() -> None:
     sim = world("0")
     client = openai_client(sim)
@@ -609,6 +620,9 @@ def test_geminis_lists_files_and_wrong_requests() -> None:
     assert [one.name for one in client.batches.list(config={"page_size": 2})] == names[::-1]
     with pytest.raises(genai.errors.ClientError, match="429"):
         client.batches.create(model="m", src=inlined(5))
+    for wrong in ({"requests": []}, {"requests": ["a"]}, {"requests": 1}, {}):
+        path, body = "/v1beta/models/m:batchGenerateContent", {"batch": {"inputConfig": {"requests": wrong}}}
+        assert asked(sim, "POST", path, body)[0] == 400
     big = client.files.upload(file=io.BytesIO(b"x" * 20_000_000), config={"mime_type": "text/plain"})
     assert (big.size_bytes, big.mime_type, big.state) == (20_000_000, "text/plain", types.FileState.ACTIVE)
     files = [big.name, gemini_file(client, 1).name]
