@@ -1,7 +1,9 @@
 """Histograms of time spans in the form of HdrHistogram: three significant digits, in bounded memory, and mergeable.
 
 A histogram is a dict from bucket to count. The buckets are those of HdrHistogram with a lowest value of 1 µs, a unit of
-1 µs and three significant digits, so that its tools read what `encoded` writes.
+1 µs and three significant digits, so that its tools read what `encoded` writes. The package hdrhistogram is not used:
+it takes three times as long to count a span, keeps 188 KB for each histogram, of which a run has about 150, and
+installs setuptools.
 
 To count a span, code on a hot path computes the bucket inline:
 

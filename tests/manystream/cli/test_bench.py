@@ -231,18 +231,9 @@ def test_the_client_is_calibrated_against_the_simulator(
     bench: Bench, simulator: Simulator, words: tuple[str, ...]
 ) -> None:
     _, out, _ = bench(
-        simulator.base_urls["openai-chat"],
-        "-n",
-        "5",
-        "-c",
-        "5",
-        "--seconds",
-        "1",
-        "--calibrate",
-        "0.6",
-        "--json",
+        simulator.base_urls["openai-chat"], "-n", "5", "-c", "5", "--seconds", "1", "--calibrate", "0.6", "--json",
         *words,
-    )
+    )  # fmt: skip
     found = result_of(out)["validity"]["calibration"]
     assert 0 < found["p50"] <= found["p99"]
     assert 0 < found["busy"] <= 1
@@ -268,18 +259,8 @@ def test_a_wrong_line_of_prompts_is_named(bench: Bench, simulator: Simulator, tm
 def test_ctrl_c_shows_the_figures_so_far(simulator: Simulator, words: tuple[str, ...]) -> None:
     url = simulator.base_urls["openai-chat"]
     command = [
-        sys.executable,
-        "-m",
-        "manystream",
-        "bench",
-        url,
-        "--seconds",
-        "90",
-        "--calibrate",
-        "0",
-        "--json",
-        *words,
-    ]
+        sys.executable, "-m", "manystream", "bench", url, "--seconds", "90", "--calibrate", "0", "--json", *words,
+    ]  # fmt: skip
     command += ["--header", "x-simulate=rate=50,events=20"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
