@@ -184,65 +184,48 @@ class Run:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream batch` to the parser."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "prompts", metavar="PROMPTS", help="the file of prompts: JSONL, CSV or Parquet; - reads JSONL of standard input"
     )
-    parser.add_argument(
+    add(
         "-o",
         "--output",
         required=True,
         metavar="FILE",
         help="the file of answers: JSONL, or a table by its ending; - prints JSONL, and no later run continues",
     )
-    parser.add_argument(
-        "--finish", action="store_true", help="write the table of -o with the answers so far, and send nothing"
-    )
-    parser.add_argument(
+    add("--finish", action="store_true", help="write the table of -o with the answers so far, and send nothing")
+    add(
         "--errors",
         metavar="FILE",
         help="the file of failures (default: answers.errors.jsonl beside answers.jsonl; standard error with -o -)",
     )
-    parser.add_argument(
-        "--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below"
-    )
+    add("--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below")
     add_target_arguments(parser)
     add_request_arguments(parser)
-    parser.add_argument("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
-    parser.add_argument("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
-    parser.add_argument(
-        "--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)"
-    )
-    parser.add_argument(
-        "--budget", type=float, metavar="USD", help="US dollars for all runs on these files (default: no limit)"
-    )
-    parser.add_argument("--prices", metavar="FILE", help="a JSON file with prices of your own, by model")
-    parser.add_argument(
-        "--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse"
-    )
-    parser.add_argument(
-        "--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)"
-    )
-    parser.add_argument(
+    add("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
+    add("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
+    add("--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)")
+    add("--budget", type=float, metavar="USD", help="US dollars for all runs on these files (default: no limit)")
+    add("--prices", metavar="FILE", help="a JSON file with prices of your own, by model")
+    add("--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse")
+    add("--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)")
+    add(
         "--outage",
         type=float,
         default=OUTAGE,
         metavar="SECONDS",
         help="how long to wait for a server that takes no connections (default: 1800, half an hour; inf: for ever)",
     )
-    parser.add_argument(
-        "--stream", action="store_true", help="request streams: for long answers over networks that close idle ones"
-    )
-    parser.add_argument("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
-    parser.add_argument(
-        "--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there"
-    )
+    add("--stream", action="store_true", help="request streams: for long answers over networks that close idle ones")
+    add("--retry-failed", action="store_true", help="send lines again that failed in earlier runs")
+    add("--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there")
     add_way_arguments(parser)
-    parser.add_argument("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
-    parser.add_argument(
-        "--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)"
-    )
-    parser.add_argument("--monitor", action="store_true", help="allow `manystream top` to show this process")
-    parser.add_argument("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
+    add("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
+    add("--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)")
+    add("--monitor", action="store_true", help="allow `manystream top` to show this process")
+    add("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
     parser.epilog = EPILOG
 
 

@@ -20,10 +20,11 @@ from .output.errors import CommandError
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser."""
-    parser.add_argument("--system", metavar="TEXT", help="the system prompt of all lines")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the longest answer of a line, in tokens")
-    parser.add_argument("--temperature", type=float, metavar="T", help="the temperature of all lines")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--system", metavar="TEXT", help="the system prompt of all lines")
+    add("--max-tokens", type=int, metavar="N", help="the longest answer of a line, in tokens")
+    add("--temperature", type=float, metavar="T", help="the temperature of all lines")
+    add(
         "--schema",
         metavar="FILE|MODULE:CLASS",
         help="a JSON Schema, or a class such as a pydantic model, that the answers match; they have it as `parsed`",

@@ -76,12 +76,11 @@ class Destination:
 
 def add_target_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that name where lines are sent."""
-    parser.add_argument("--model", metavar="MODEL", help="the model of all lines (default: the one that a line names)")
-    parser.add_argument(
-        "--route", metavar="MODEL,MODEL…", help="models in place of --model: if one fails, a line goes to the next"
-    )
-    parser.add_argument("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--model", metavar="MODEL", help="the model of all lines (default: the one that a line names)")
+    add("--route", metavar="MODEL,MODEL…", help="models in place of --model: if one fails, a line goes to the next")
+    add("--provider", metavar="PROVIDER", help="the provider; see `manystream run --help`")
+    add(
         "--base-url",
         metavar="URL",
         action="append",
@@ -89,9 +88,7 @@ def add_target_arguments(parser: argparse.ArgumentParser) -> None:
         help="the base URL of another server (OpenAI-compatible unless --provider); several are replicas, and each line"
         " goes to the fastest",
     )
-    parser.add_argument(
-        "--simulate", action="store_true", help="let the built-in simulator answer: without a key, and without cost"
-    )
+    add("--simulate", action="store_true", help="let the built-in simulator answer: without a key, and without cost")
 
 
 def read_target_options(arguments: argparse.Namespace) -> TargetOptions:

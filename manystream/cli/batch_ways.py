@@ -61,16 +61,15 @@ class _Status(argparse.Action):
 
 def add_way_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--by",
         metavar="TIME",
         help="when all answers should be there, such as 06:00 or 3h: each line goes the cheapest way that keeps it",
     )
-    parser.add_argument(
-        "--via", choices=WAYS, help="the only way: the provider's batch interface, a window of OpenAI's, or live"
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
-    parser.add_argument(
+    add("--via", choices=WAYS, help="the only way: the provider's batch interface, a window of OpenAI's, or live")
+    add("--json", action="store_true", help="print the summary as one JSON object")
+    add(
         "--status",
         action=_Status,
         metavar="FILE",
