@@ -169,7 +169,8 @@ def judge(clients: Sequence[ClientFigures], calibration: Calibration | None, *, 
         return Verdict(None, ("no call succeeded",))
     if min(client.seconds for client in clients) < SHORTEST:
         return Verdict(None, (f"the measured time was shorter than {SHORTEST:g} s",))
-    reasons = list(dict.fromkeys(reason for client in clients for rule in RULES if (reason := rule(client))))
+    found = (next((reason for client in clients if (reason := rule(client))), "") for rule in RULES)
+    reasons = [reason for reason in found if reason]
     if calibration is not None and calibration.is_imprecise:
         reasons.append(
             f"against the simulator the client added {calibration.p50 * 1000:.2f} ms (p50) and"

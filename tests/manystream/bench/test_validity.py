@@ -74,7 +74,7 @@ def test_no_client_is_valid_that_was_not_calibrated() -> None:
 
 
 def test_one_process_of_several_is_enough_to_be_invalid() -> None:
-    verdict = judge([client(), client(cpu=9.9), client(cpu=9.9)], None, load=100.0, ok=5)
+    verdict = judge([client(), client(cpu=9.9), client(cpu=9.8)], None, load=100.0, ok=5)
     assert verdict.reasons == ("the client used 99% of its core: it was the bottleneck",)
 
 
