@@ -268,7 +268,6 @@ def display() -> Generator[str, None, None]:
     if shutil.which("Xvfb") is None:
         pytest.skip("there is no display, and no Xvfb for a virtual one")
     with subprocess.Popen(["Xvfb", "-displayfd", "1"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
         yield f":{server.stdout.readline().decode().strip()}"
         server.terminate()
 
@@ -310,7 +309,6 @@ def test_ctrl_c_closes_a_guest_and_its_loop(arguments: list[str]) -> None:
     with subprocess.Popen(
         command, cwd=FOLDER, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
-        assert program.stdout is not None
         assert program.stdout.readline()
         program.send_signal(signal.SIGINT)
         rest, complaints = program.communicate(timeout=WAIT)

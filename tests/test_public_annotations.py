@@ -70,7 +70,6 @@ def test_values_are_members_of_a_pydantic_model() -> None:
     message = ms.Message.assistant([ms.Text("hello"), ms.ToolCall("call_1", "look_up", '{"n":1}')])
     state = State(messages=[message], usage=ms.Usage(input_tokens=3), arguments={"a": [1, None]})
     assert state.messages == [message]
-    assert state.usage is not None
     assert state.usage.input_tokens == 3
     assert state.model_dump()["messages"][0]["content"][0]["text"] == "hello"
     with pytest.raises(pydantic.ValidationError, match="messages"):

@@ -55,9 +55,7 @@ def test_without_a_folder_the_run_is_skipped(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.count("skipped") == 2
 
 
-def test_clients_of_the_gateway_get_what_they_get_without_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clients_of_the_gateway_get_what_others_get(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keep(tmp_path, "hello.s", STREAM, HELLO)
     keep(tmp_path, "broken.s", STREAM[:150], HELLO)
     keep(tmp_path, "refused", '{"error": {"message": "no"}}', HELLO, http_status=429, is_stream=False)

@@ -20,7 +20,6 @@ HELLO = [ms.Message.user("Hello")]
 
 def example() -> ModuleType:
     specification = importlib.util.spec_from_file_location("own_server", EXAMPLE)
-    assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
@@ -82,9 +81,6 @@ def assert_alike(completions: Sequence[ms.Completion]) -> None:
         assert completion.success
         assert completion.headers["x-ratelimit-remaining-requests"] == "41"
         assert completion.request_id == "req-1"
-        assert completion.response is not None
         assert completion.response.warnings
     first, second = (completion.response for completion in completions)
-    assert first is not None
-    assert second is not None
     assert first.warnings == second.warnings

@@ -66,14 +66,14 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
 
 
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if blocks])
-def test_the_blocks_of_a_page_run_and_print_what_it_says(
+def test_the_blocks_of_a_page_do_as_it_says(
     page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     run_page(runner, page, address, tmp_path, setting(), [block for block in BLOCKS[page] if block.reason is None])
 
 
 @pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if any(map(asyncio_form, blocks))])
-def test_the_form_for_asyncio_of_a_page_prints_the_same(
+def test_a_page_for_asyncio_prints_the_same(
     page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     """Blocks that only trio can run are left out, and commands, except what they start in the background."""
@@ -172,5 +172,4 @@ def test_readme_shows_the_error_of_the_wrong_open_engine() -> None:
     with pytest.raises(RuntimeError) as error:
         asyncio.run(main())
     shown = re.search(r"`RuntimeError: (.*) …`", (ROOT / "README.md").read_text("utf-8"))
-    assert shown is not None
     assert str(error.value).startswith(shown[1])

@@ -9,7 +9,7 @@ from contextvars import Context, ContextVar
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
@@ -116,9 +116,7 @@ ENDS: dict[str, Script | None] = {
 
 @pytest.mark.parametrize("opened_as", ["", "opener"])
 @pytest.mark.parametrize("end", ENDS)
-async def test_callbacks_and_hooks_see_what_the_start_of_their_call_saw(
-    end: str, opened_as: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_callbacks_see_the_context_of_their_start(end: str, opened_as: str, autojump_clock: MockClock) -> None:
     observer = Seen()
     people = ("alice", "", "bob", "opener")
     callbacks = {who: Callbacks() for who in people}
@@ -190,7 +188,7 @@ async def test_a_callback_may_close_the_engine_in_its_own_context(who: str) -> N
 
 
 @pytest.mark.parametrize("value", ["", "same"])
-async def test_an_event_costs_nothing_more_where_the_context_is_the_engine_s(value: str) -> None:
+async def test_an_event_in_the_engine_s_context_costs_no_more(value: str) -> None:
     """An empty one, and one with the values that the engine was opened with."""
     if value:
         WHO.set(value)

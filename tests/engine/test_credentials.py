@@ -246,9 +246,7 @@ ADDRESSES: list[tuple[ms.Provider, dict[str, str], str, str]] = [
 
 
 @pytest.mark.parametrize(("given", "environment", "url", "profile"), ADDRESSES)
-def test_the_environment_has_the_address_of_a_provider_without_one(
-    given: ms.Provider, environment: dict[str, str], url: str, profile: str
-) -> None:
+def test_the_environment_has_addresses(given: ms.Provider, environment: dict[str, str], url: str, profile: str) -> None:
     found = located(given, environment)
     assert (found.base_url, found.profile.name, found.name) == (url, profile, given.name)
     assert type(found) is type(given)
@@ -258,7 +256,7 @@ def test_the_environment_has_the_address_of_a_provider_without_one(
     assert located(pickle.loads(pickle.dumps(given)), environment) == found
 
 
-def test_a_gateway_of_the_environment_gets_the_key_of_the_same_environment() -> None:
+def test_a_gateway_of_the_environment_gets_its_key() -> None:
     environment = {
         "OPENAI_BASE_URL": "https://openrouter.ai/api/v1",
         "OPENAI_API_KEY": "first",
@@ -296,7 +294,7 @@ def test_a_wrong_address_is_refused_with_its_variable() -> None:
     )
 
 
-async def test_an_engine_sends_prompts_and_keys_to_the_address_of_its_environment() -> None:
+async def test_an_engine_sends_to_the_address_of_its_environment() -> None:
     requests: list[bytes] = []
 
     async def serve(line: Line) -> None:

@@ -61,9 +61,7 @@ def test_a_step_that_raises_does_not_stop_the_others(broken: set[str]) -> None:
     assert completed == [outcome]
 
 
-async def test_a_defect_ends_the_call_and_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_defect_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     defect = RuntimeError("a number was None")
 
     def feed(machine: StreamMachine, event: str, data: bytes) -> list[ms.Event]:
@@ -77,12 +75,10 @@ async def test_a_defect_ends_the_call_and_is_logged_once(
     with caplog.at_level(logging.ERROR, logger="manystream"):
         async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
             completion = await engine.start_stream(hello()).wait()
-    assert completion.error is not None
     assert "RuntimeError" in completion.error.message
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert record.getMessage().endswith(" failed because of a defect in manystream")
-    assert record.exc_info is not None
     assert record.exc_info[1] is defect
 
 
@@ -99,9 +95,7 @@ async def test_a_callback_that_raises_on_error_hides_no_error(caplog: pytest.Log
     with caplog.at_level(logging.ERROR, logger="manystream"):
         async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
             completion = await engine.start_stream(hello(), on_event).wait()
-    assert completion.error is not None
     assert completion.error.http_status == 404
     (record,) = caplog.records
     assert record.getMessage() == "on_event raised on its Error event"
-    assert record.exc_info is not None
     assert record.exc_info[1] is fault

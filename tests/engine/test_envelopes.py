@@ -122,7 +122,7 @@ NOTHING = [
 
 @wordings
 @pytest.mark.parametrize("body", NOTHING)
-def test_a_body_that_says_nothing_is_an_error_that_may_be_retried(body: str, wording: Wording) -> None:
+def test_a_body_that_says_nothing_may_be_retried(body: str, wording: Wording) -> None:
     for label in LABELS:
         for streamed in (True, False):
             read = response_to(wording, body, label, streamed=streamed)

@@ -104,9 +104,7 @@ async def test_a_cancellation_raised_by_a_callback_is_its_failure(error: Callabl
 
 @pytest.mark.parametrize("where", ["on_event", "on_completion", "observer"])
 @pytest.mark.parametrize("error", ENDS.values(), ids=ENDS)
-async def test_an_exception_meant_for_the_program_ends_the_engine(
-    error: Callable[[], BaseException], where: str
-) -> None:
+async def test_an_exception_for_the_program_ends_the_engine(error: Callable[[], BaseException], where: str) -> None:
     class Raises(ms.Observer):
         def first_token(self, call: ms.Call) -> None:
             if where == "observer" and call in raisers:

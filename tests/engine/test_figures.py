@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.observe.statistics import OriginStatistics, ProviderStatistics, Statistics
@@ -102,7 +102,7 @@ async def test_the_statistics_count_every_kind_of_end() -> None:
     )
 
 
-async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "engine.sock"
     async with open_peer(by_word) as peer, ms.open_engine([peer.chat], monitor=path) as engine:
         await trio.sleep(5)
@@ -157,7 +157,7 @@ async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_cloc
     }
 
 
-async def test_the_figures_of_a_call_are_complete(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_figures_of_a_call_are_complete(autojump_clock: MockClock) -> None:
     """A call that never got a connection has been quiet since its start."""
     provider = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="closed")
     async with ms.open_engine([provider], retry=ms.Retry(base=100, cap=100, jitter=0)) as engine:
@@ -181,7 +181,7 @@ KEPT = (
 )
 
 
-async def test_a_recorded_line_is_complete(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_recorded_line_is_complete(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Of headers and query parameters, only the known ones are written."""
     path = tmp_path / "traffic.jsonl"
     frames = chat_stream("Zü", "rich")
@@ -243,9 +243,7 @@ async def test_a_recorded_line_is_complete(tmp_path: Path, autojump_clock: trio.
     }
 
 
-async def test_chunks_that_a_secret_spans_are_written_as_one(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_chunks_that_a_secret_spans_are_written_as_one(tmp_path: Path, autojump_clock: MockClock) -> None:
     """It has the time of the first of them. An exchange that the attempt leaves has its known part."""
     path = tmp_path / "traffic.jsonl"
     body = "data: my key is the-key-1234, as you know\n\n"

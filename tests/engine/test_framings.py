@@ -193,7 +193,7 @@ def test_the_beginning_of_an_event_is_kept_once() -> None:
 @cases
 @pytest.mark.parametrize("name", ["many without chunks", "two in a chunk", "two reads, cut at 40"])
 @pytest.mark.parametrize("events", range(1, 14, 3))
-def test_a_stream_cancelled_in_any_framing_keeps_what_was_delivered(case: Case, name: str, events: int) -> None:
+def test_a_cancelled_stream_keeps_what_was_delivered(case: Case, name: str, events: int) -> None:
     pieces = FRAMINGS[name](case, [growing(case, number) for number in range(20)])
     assert len(both(case, pieces, cancel_after=events).events) == events
 

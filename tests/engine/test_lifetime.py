@@ -11,6 +11,7 @@ import threading
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
@@ -53,7 +54,6 @@ async def test_leaving_the_block_ends_each_call_once_without_a_leak() -> None:
             assert all(recorder.text == "partial" for recorder in recorders)
         for recorder in recorders:
             assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
-            assert recorder.completion.response is not None
             assert recorder.completion.response.text == "partial"
             assert recorder.types == ["START", "TEXT_DELTA", "ERROR"]
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -79,7 +79,7 @@ async def test_an_exception_in_the_block_is_raised_unchanged() -> None:
             raise KeyError("mine")
 
 
-async def test_a_cancelled_block_ends_its_calls(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cancelled_block_ends_its_calls(autojump_clock: MockClock) -> None:
     recorder = Recorder()
     async with open_peer(hang_in_body) as peer:
         with trio.move_on_after(1) as scope:
@@ -180,7 +180,7 @@ async def at_once(line: Line) -> None:
         await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("paid for")))
 
 
-async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: MockClock) -> None:
     recorders = [Recorder() for _ in range(6)]
     limits = Limits(pool=PoolLimits(max_per_origin=3))
     async with open_peer(slow) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
@@ -203,7 +203,7 @@ async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_cloc
     assert [each.completion.success for each in recorders] == [True] * 6
 
 
-async def test_a_call_beyond_the_drain_timeout_is_cancelled(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_beyond_the_drain_timeout_is_cancelled(autojump_clock: MockClock) -> None:
     recorder = Recorder()
     async with open_peer(slow) as peer:
         async with ms.open_engine([peer.chat]) as engine:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.call.home import Home
@@ -136,7 +137,7 @@ async def test_completions_come_as_calls_end_or_in_request_order() -> None:
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-async def test_several_tasks_share_the_completions(autojump_clock: trio.testing.MockClock, ordered: bool) -> None:
+async def test_several_tasks_share_the_completions(autojump_clock: MockClock, ordered: bool) -> None:
     stub, seen = StubEngine(), list[str]()
     with trio.fail_after(60):
         async with mapped(stub, requests(20), ordered=ordered) as results, trio.open_nursery() as nursery:
@@ -163,7 +164,7 @@ async def test_the_error_of_an_unsendable_request_names_the_field() -> None:
     assert not any(completion.success or completion.attempts for completion in completions)
 
 
-async def test_the_error_of_an_unsendable_request_comes_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_error_of_an_unsendable_request_comes_at_once(autojump_clock: MockClock) -> None:
     async def source() -> AsyncGenerator[ms.Request, None]:
         await trio.testing.wait_all_tasks_blocked()  # the program waits for a completion
         yield ms.Request("m", "hi", temperature=-1.0)
@@ -285,9 +286,7 @@ async def test_an_exception_in_the_source_comes_after_what_was_started() -> None
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_what_ends_the_program_leaves_the_source_at_once_and_in_no_group(
-    kind: type[BaseException], asynchronous: bool
-) -> None:
+async def test_what_ends_the_program_leaves_at_once_and_alone(kind: type[BaseException], asynchronous: bool) -> None:
     def source() -> Iterator[ms.Request]:
         yield from requests(2)
         raise kind

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
@@ -73,7 +74,7 @@ async def test_a_stream_s_block_can_be_entered_once() -> None:
             assert engine.statistics().started == 1
 
 
-async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: MockClock) -> None:
     """Two tasks would share its events in no order; the first of them had waited for ever."""
     ends: list[str] = []
 
@@ -304,7 +305,6 @@ async def test_a_completed_call_keeps_its_completion_after_its_block() -> None:
         async with engine.start_request(hello()) as call:
             assert (await call.wait()).success
         await trio.testing.wait_all_tasks_blocked()
-        assert call.completion is not None
         assert call.completion.success
 
 
@@ -342,7 +342,7 @@ NOT_AWAITED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize(("make", "message"), NOT_AWAITED.values(), ids=NOT_AWAITED)
 @pytest.mark.parametrize("open_engine", [ms.open_engine, aio.open_engine], ids=["trio", "asyncio"])
-def test_what_is_awaited_by_mistake_says_what_to_write(
+def test_awaited_by_mistake_says_why(
     open_engine: Callable[[Any], Any], make: Callable[[Any], Any], message: str
 ) -> None:
     async def main() -> None:

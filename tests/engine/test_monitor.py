@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine import monitor
@@ -370,9 +370,7 @@ async def line(stream: trio.SocketStream) -> bytes:
     return received
 
 
-async def test_an_idle_client_is_disconnected_after_two_minutes(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_idle_client_is_disconnected_after_two_minutes(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "m.sock"
     async with open_monitored(path), await trio.open_unix_socket(str(path)) as stream:
         began = trio.current_time()
@@ -384,7 +382,7 @@ async def test_an_idle_client_is_disconnected_after_two_minutes(
         assert trio.current_time() - began == pytest.approx(220, abs=1)
 
 
-async def test_a_report_is_made_ten_times_a_second(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_report_is_made_ten_times_a_second(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "m.sock"
     async with open_monitored(path), await trio.open_unix_socket(str(path)) as stream:
         times: list[float] = []
@@ -403,11 +401,7 @@ async def test_a_report_is_made_ten_times_a_second(tmp_path: Path, autojump_cloc
 
 @pytest.mark.parametrize(("seconds", "is_whole"), [(9.0, True), (11.0, False)])
 async def test_a_client_has_ten_seconds_to_read(
-    tmp_path: Path,
-    autojump_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-    seconds: float,
-    is_whole: bool,
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, seconds: float, is_whole: bool
 ) -> None:
     monkeypatch.setattr(monitor, "_version", lambda: "x" * 3_000_000)  # larger than a socket's buffer
     path = tmp_path / "m.sock"
@@ -417,7 +411,7 @@ async def test_a_client_has_ten_seconds_to_read(
         assert (await line(stream)).endswith(b"\n") == is_whole
 
 
-async def test_eight_clients_are_served(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_eight_clients_are_served(tmp_path: Path, autojump_clock: MockClock) -> None:
     path = tmp_path / "m.sock"
     async with open_monitored(path):
         clients = [await trio.open_unix_socket(str(path)) for _ in range(8)]
@@ -443,7 +437,7 @@ async def test_the_repr_counts_clients(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def test_calls_are_listed_by_age_and_by_silence(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_are_listed_by_age_and_by_silence(tmp_path: Path, autojump_clock: MockClock) -> None:
     """Fifty of each; a report has the number of all."""
 
     async def script(peer_line: Line) -> None:
@@ -585,9 +579,7 @@ async def test_an_unusable_place_is_named_with_its_reason(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["notes"]
 
 
-async def test_a_file_that_appears_while_the_socket_is_made_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_made_with_the_socket_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The path is looked up again when the socket gets its name: what has come there meanwhile is not replaced."""
     path, target = tmp_path / "m.sock", tmp_path / "target"
     target.write_text("notes")

@@ -190,7 +190,7 @@ def test_gemini_gets_its_signature_and_placeholders_for_others(journey: Journey)
     assert {tuple(answer["response"]) for answer in answered} == {("output",), ("error",)}
 
 
-def test_interactions_get_their_signed_thought_and_every_step_of_the_others(journey: Journey) -> None:
+def test_interactions_get_their_thought_and_all_other_steps(journey: Journey) -> None:
     first, second = journey.bodies("interactions")
     assert items_of(first, "thought") == []
     (thought,) = items_of(second, "thought")

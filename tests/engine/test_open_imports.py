@@ -142,7 +142,7 @@ def test_the_rows_of_profiles_are_right() -> None:
     assert not is_row(replace(PROFILES[0]))
 
 
-def test_an_engine_without_calls_has_figures_when_the_run_has_ended() -> None:
+def test_an_engine_without_calls_has_figures_after_its_run() -> None:
     """What counts calls is made for them then, outside trio."""
     engines: list[ms.Engine] = []
 

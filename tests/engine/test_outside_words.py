@@ -34,7 +34,6 @@ async def test_every_request_id_header_of_a_response_is_kept(name: str) -> None:
 @pytest.mark.parametrize("kind", ["application/json", "text/json", "application/json; charset=utf-8"])
 async def test_a_stream_request_may_get_an_unstreamed_response(kind: str) -> None:
     completion = await completion_of(answer(chat_answer("hi"), kind=kind), stream=True)
-    assert completion.response is not None
     assert completion.response.text == "hi"
 
 
@@ -42,7 +41,6 @@ async def test_a_stream_request_may_get_an_unstreamed_response(kind: str) -> Non
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_page_or_a_picture_is_not_a_response(kind: str, stream: bool) -> None:
     completion = await completion_of(answer("data: [DONE]\n\n", kind=kind), stream=stream)
-    assert completion.error is not None
     assert completion.error.category is ms.ErrorCategory.SERVER
     assert b"[DONE]" in completion.error.body
 

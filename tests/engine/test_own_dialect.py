@@ -88,7 +88,6 @@ async def test_a_key_that_a_dialect_cannot_write_fails_its_call() -> None:
     async with ms.open_engine([provider]) as engine:
         completion = await engine.start_stream(ms.Request("m", [ms.Message.user("hello")])).wait()
     error = completion.error
-    assert error is not None
     assert (error.category, error.retryable) == (ms.ErrorCategory.AUTH, False)
     assert error.message == "the key that the api_key function of 'mine' returned fits into no header"
     assert error.__cause__ is None

@@ -1,7 +1,7 @@
 """The places that the two attempts of a hedged call take under a limit, and when a waiting call gets them."""
 
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.engine.traffic.targets import Server, ask, open_targets, path
@@ -13,7 +13,7 @@ def one_at_a_time(name: str) -> dict[str, ms.RateLimit]:
     return {name: ms.RateLimit(concurrent=1)}
 
 
-async def test_an_attempt_that_is_too_late_gives_its_place_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_attempt_that_is_too_late_gives_its_place_back(autojump_clock: MockClock) -> None:
     """The second attempt takes the only place of `two` from 1 s on. The first one answers after 3 s."""
     one, two = Server("one", seconds=3.0), Server("two", seconds=60.0)
     async with open_targets(one, two, route=HEDGED, rates=one_at_a_time("two/m")) as engine:
@@ -27,7 +27,7 @@ async def test_an_attempt_that_is_too_late_gives_its_place_back(autojump_clock: 
         waiting.cancel()
 
 
-async def test_a_late_first_attempt_gives_its_place_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_late_first_attempt_gives_its_place_back(autojump_clock: MockClock) -> None:
     """The first attempt takes the only place of `one`. The second one answers after 1.5 s."""
     one, two = Server("one", seconds=60.0), Server("two", seconds=0.5)
     async with open_targets(one, two, route=HEDGED, rates=one_at_a_time("one/m")) as engine:

@@ -113,9 +113,7 @@ async def test_a_recording_never_overwrites_a_file(tmp_path: Path, there: str) -
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["a symbolic link", "a hard link"])
-async def test_a_recording_that_replaces_a_link_keeps_its_target(
-    tmp_path: Path, link: Callable[[Path, Path], Any]
-) -> None:
+async def test_a_recording_over_a_link_keeps_its_target(tmp_path: Path, link: Callable[[Path, Path], Any]) -> None:
     path, other = tmp_path / "traffic.jsonl", tmp_path / "other"
     other.write_text("old")
     other.chmod(0o644)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import (
@@ -50,7 +50,7 @@ async def ended(engine: ms.Engine, request: ms.Request | None = None) -> tuple[s
 # --- timeouts ---
 
 
-async def test_a_connect_that_hangs_is_named(autojump_clock: trio.testing.MockClock, hole: str) -> None:
+async def test_a_connect_that_hangs_is_named(autojump_clock: MockClock, hole: str) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", f"{hole}/v1")], retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
         assert await ended(engine) == (
             f"connect timeout: no connection within 3 s (connecting to {hole})", "connect", 3.0
@@ -58,7 +58,7 @@ async def test_a_connect_that_hangs_is_named(autojump_clock: trio.testing.MockCl
         await until(lambda: engine.statistics().connections == {})
 
 
-async def test_a_lookup_that_hangs_is_named(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_lookup_that_hangs_is_named(autojump_clock: MockClock) -> None:
     class Silent(trio.abc.HostnameResolver):
         async def getaddrinfo(self, *args: object, **kwargs: object) -> list[object]:  # type: ignore[override]
             await trio.sleep_forever()
@@ -79,7 +79,7 @@ async def silent(line: Line) -> None:
     await line.closed_by_peer()
 
 
-async def test_a_handshake_that_hangs_is_named(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_handshake_that_hangs_is_named(autojump_clock: MockClock) -> None:
     async with open_peer(silent) as peer:
         origin = f"https://127.0.0.1:{peer.port}"
         async with ms.open_engine([ms.OpenAIChat("k", f"{origin}/v1")], retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
@@ -88,7 +88,7 @@ async def test_a_handshake_that_hangs_is_named(autojump_clock: trio.testing.Mock
             )  # fmt: skip
 
 
-async def test_a_tunnel_that_hangs_is_named(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_tunnel_that_hangs_is_named(autojump_clock: MockClock) -> None:
     async with open_peer(silent) as proxy:
         provider = ms.OpenAIChat("k", "https://models.example/v1")
         async with ms.open_engine([provider], proxy=proxy.origin, retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
@@ -128,7 +128,7 @@ LATE: dict[str, tuple[Script, str, str, float]] = {
 
 
 @pytest.mark.parametrize("name", LATE)
-async def test_each_timeout_says_what_the_call_was_doing(autojump_clock: trio.testing.MockClock, name: str) -> None:
+async def test_each_timeout_says_what_the_call_was_doing(autojump_clock: MockClock, name: str) -> None:
     script, message, code, seconds = LATE[name]
     async with open_peer(script) as peer, ms.open_engine([peer.chat], timeouts=TIMEOUTS, retry=LONG[name]) as engine:
         assert await ended(engine) == (message.format(peer.origin), code, seconds)
@@ -137,13 +137,13 @@ async def test_each_timeout_says_what_the_call_was_doing(autojump_clock: trio.te
 LONG = {"no response": NO_RETRY, "no event": NO_RETRY, "back-off": ms.Retry(jitter=0)}
 
 
-async def test_a_request_that_is_not_read_is_idle(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_request_that_is_not_read_is_idle(autojump_clock: MockClock) -> None:
     async with open_peer(never_reads) as peer, ms.open_engine([peer.chat], timeouts=TIMEOUTS, retry=NO_RETRY) as engine:
         message, code, _ = await ended(engine, ms.Request("m", "x" * 20_000_000))
         assert (message, code) == (f"idle timeout: no byte for 5 s (sending, {peer.origin})", "idle")
 
 
-async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: MockClock) -> None:
     for first_byte, idle in ((2, 50), (50, 2)):
         timeouts = ms.Timeouts(first_byte=first_byte, idle=idle)
         async with open_peer(asked) as peer, ms.open_engine([peer.chat], timeouts=timeouts, retry=NO_RETRY) as engine:
@@ -151,7 +151,7 @@ async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: tri
             assert (code, seconds) == ("first_byte", first_byte)
 
 
-async def test_a_wait_for_a_connection_is_named(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_wait_for_a_connection_is_named(autojump_clock: MockClock) -> None:
     limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
     timeouts = ms.Timeouts(first_byte=100, queue=6)
     async with open_peer(asked) as peer, ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
@@ -167,7 +167,7 @@ async def test_a_wait_for_a_connection_is_named(autojump_clock: trio.testing.Moc
         assert first.completion is None
 
 
-async def test_an_error_s_body_has_five_seconds(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_error_s_body_has_five_seconds(autojump_clock: MockClock) -> None:
     """It has them from its head on, however often a byte comes, and less if the idle timeout is shorter."""
 
     async def slow_error(line: Line) -> None:
@@ -187,9 +187,7 @@ async def test_an_error_s_body_has_five_seconds(autojump_clock: trio.testing.Moc
         assert (completion.error_category, completion.http_status) == (ms.ErrorCategory.AUTH, 401)
 
 
-async def test_the_connect_timeout_begins_when_a_connection_is_opened(
-    autojump_clock: trio.testing.MockClock, hole: str
-) -> None:
+async def test_the_connect_timeout_begins_when_a_connection_is_opened(autojump_clock: MockClock, hole: str) -> None:
     """A call that waited for its turn has its whole timeout."""
     limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
     provider = ms.OpenAIChat("k", f"{hole}/v1")
@@ -205,7 +203,7 @@ async def test_the_connect_timeout_begins_when_a_connection_is_opened(
 # --- states ---
 
 
-async def test_a_call_passes_through_its_states(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_passes_through_its_states(autojump_clock: MockClock) -> None:
     failed = False
 
     async def script(line: Line) -> None:
@@ -242,7 +240,7 @@ async def test_a_call_passes_through_its_states(autojump_clock: trio.testing.Moc
     assert call.completion.timings.finished == pytest.approx(11, abs=0.3)
 
 
-async def test_the_timings_are_those_of_the_last_attempt(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_timings_are_those_of_the_last_attempt(autojump_clock: MockClock) -> None:
     requests = 0
 
     async def script(line: Line) -> None:
@@ -267,7 +265,7 @@ async def test_the_timings_are_those_of_the_last_attempt(autojump_clock: trio.te
     assert timings.waited == {}
 
 
-async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: MockClock) -> None:
     """The idle timeout stands still meanwhile."""
 
     async def script(line: Line) -> None:
@@ -285,7 +283,7 @@ async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: t
         call.resume()  # after the end, both do nothing
 
 
-async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(chat_chunk("x"), end=False).decode())
@@ -299,7 +297,6 @@ async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: trio.t
         call.resume()
         began = trio.current_time()
         completion = await call.wait()
-        assert completion.error is not None
         assert completion.error.category is ms.ErrorCategory.TIMEOUT
         assert trio.current_time() - began == pytest.approx(5, abs=0.1)
 
@@ -307,7 +304,7 @@ async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: trio.t
 # --- retries ---
 
 
-async def test_retries_without_a_hint_are_bounded_by_the_engine(autojump_clock: trio.testing.MockClock) -> None:
+async def test_retries_without_a_hint_are_bounded_by_the_engine(autojump_clock: MockClock) -> None:
     """A hint of at least the base is obeyed all the same."""
     headers = [""]
 
@@ -328,7 +325,7 @@ async def test_retries_without_a_hint_are_bounded_by_the_engine(autojump_clock: 
     assert hinted == [1, 2]
 
 
-async def test_each_attempt_after_a_lost_connection_is_a_retry(autojump_clock: trio.testing.MockClock) -> None:
+async def test_each_attempt_after_a_lost_connection_is_a_retry(autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(answer(chat_answer("first")))

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.call.retry import RetryReserve, retry_delay
@@ -43,7 +43,7 @@ def failing(times: int, status: str = "503 Busy", headers: str = "", body: str |
     return script
 
 
-async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_back_off_doubles(autojump_clock: MockClock) -> None:
     script = failing(3)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
         started = trio.current_time()
@@ -56,7 +56,7 @@ async def test_the_back_off_doubles(autojump_clock: trio.testing.MockClock) -> N
     assert len(peer.lines) == 1  # error responses leave their connection usable
 
 
-async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: trio.testing.MockClock) -> None:
+async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: MockClock) -> None:
     script = failing(100)
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ async def test_after_the_last_attempt_the_error_is_reported(autojump_clock: trio
     assert recorder.types == ["ERROR"]
 
 
-async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: MockClock) -> None:
     script = failing(1, "429 Too Many Requests", "Retry-After: 7\r\n")
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=STEADY) as engine:  # type: ignore[arg-type]
         started = trio.current_time()
@@ -75,7 +75,7 @@ async def test_a_429_with_a_hint_is_retried_after_it(autojump_clock: trio.testin
         assert trio.current_time() - started == pytest.approx(7, abs=0.1)
 
 
-async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_429_that_persists_is_reported_with_its_hint(autojump_clock: MockClock) -> None:
     script = failing(100, "429 Too Many Requests", "Retry-After-Ms: 1500\r\n")
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:  # type: ignore[arg-type]
         completion = await engine.start_stream(hello()).wait()
@@ -96,12 +96,11 @@ async def test_an_unusable_proxy_variable_is_reported_at_once(monkeypatch: pytes
     monkeypatch.setenv("HTTPS_PROXY", "ftp://proxy.example:21")
     async with ms.open_engine([ms.OpenAIChat("k", "https://models.example/v1")]) as engine:
         completion = await engine.start_stream(hello()).wait()
-    assert completion.error is not None
     assert (completion.attempts, completion.error.retryable) == (1, False)
     assert completion.error.message == "HTTPS_PROXY: scheme 'ftp' is not supported; only http:// proxies are"
 
 
-async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: MockClock) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -173,8 +172,8 @@ attempt counts as sent again."""
 @pytest.mark.parametrize("used", [False, True])
 @pytest.mark.parametrize("max_attempts", [1, 3])
 @pytest.mark.parametrize("end", ENDS_UNANSWERED)
-async def test_an_attempt_after_a_request_that_may_have_been_read_is_counted(
-    end: str, max_attempts: int, used: bool, autojump_clock: trio.testing.MockClock
+async def test_an_attempt_after_one_that_may_be_read_is_counted(
+    end: str, max_attempts: int, used: bool, autojump_clock: MockClock
 ) -> None:
     """On a new connection and on one that has served a request: the server executes the request each time."""
     sent, seconds, counted = ENDS_UNANSWERED[end]
@@ -206,7 +205,7 @@ async def test_an_attempt_after_a_request_that_may_have_been_read_is_counted(
     assert statistics.retried == max_attempts - 1
 
 
-async def test_a_refused_connection_is_retried_and_then_reported(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_refused_connection_is_retried_and_then_reported(autojump_clock: MockClock) -> None:
     provider = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
     async with ms.open_engine([provider]) as engine:
         completion = await engine.start_request(hello()).wait()
@@ -245,9 +244,7 @@ def test_only_transient_failures_are_retryable(category: ms.ErrorCategory) -> No
         (4, ms.Retry(), -1, None),
     ],
 )
-def test_the_delay_is_the_hint_or_the_back_off(
-    attempts: int, options: ms.Retry, hint: int, expected: float | None
-) -> None:
+def test_the_delay_is_hint_or_back_off(attempts: int, options: ms.Retry, hint: int, expected: float | None) -> None:
     delay = retry_delay(error(ms.ErrorCategory.SERVER, hint), attempts, options, lambda: 0.5)
     assert delay == (None if expected is None else pytest.approx(expected))
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.engine.traffic.targets import ask, provider
@@ -127,7 +127,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("name", LATE)
-async def test_a_second_attempt_has_its_target_s_timeouts(autojump_clock: trio.testing.MockClock, name: str) -> None:
+async def test_a_second_attempt_has_its_target_s_timeouts(autojump_clock: MockClock, name: str) -> None:
     script, ended, message = LATE[name]
     target = ms.Target("two/m", timeouts=CLOCKS)
     async with open_pair(after(20), script, target=target) as (engine, peers):
@@ -142,14 +142,14 @@ async def test_a_second_attempt_has_its_target_s_timeouts(autojump_clock: trio.t
     assert route.targets[1].failures > 0
 
 
-async def test_a_second_attempt_s_error_body_has_five_seconds(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_s_error_body_has_five_seconds(autojump_clock: MockClock) -> None:
     async with open_pair(after(20), slow_error) as (engine, _):
         completion = await engine.start_stream(ask()).wait()
     assert rows(completion) == [("two/m", "server", True, 1.0, 6.0), ("one/m", "ok", True, 0.0, 20.0)]
     assert error_of(completion, 0).http_status == 503
 
 
-async def test_a_second_attempt_that_cannot_connect_times_out(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_that_cannot_connect_times_out(autojump_clock: MockClock) -> None:
     with socket.socket() as listener, socket.socket() as filler, socket.socket() as other:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -169,7 +169,7 @@ async def test_a_second_attempt_that_cannot_connect_times_out(autojump_clock: tr
     assert [(each.connecting, each.waiting) for name, each in connections.items() if name == origin] in ([], [(0, 0)])
 
 
-async def test_a_second_attempt_s_request_that_is_not_read_is_idle(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_s_request_that_is_not_read_is_idle(autojump_clock: MockClock) -> None:
     async def never_reads(line: Line) -> None:
         await trio.sleep_forever()
 
@@ -189,7 +189,7 @@ async def test_a_second_attempt_s_request_that_is_not_read_is_idle(autojump_cloc
     assert message == f"idle timeout: no byte for 3 s (sending, {peers[1].origin})"
 
 
-async def test_no_timeout_ends_a_second_attempt_of_a_paused_call(autojump_clock: trio.testing.MockClock) -> None:
+async def test_no_timeout_ends_a_second_attempt_of_a_paused_call(autojump_clock: MockClock) -> None:
     target = ms.Target("two/m", timeouts=CLOCKS)
     async with open_pair(after(100), pings, target=target, timeouts=ms.Timeouts(total=60)) as (engine, _):
         call = engine.start_stream(ask())
@@ -206,7 +206,7 @@ async def test_no_timeout_ends_a_second_attempt_of_a_paused_call(autojump_clock:
 # --- what the call reports of a second attempt ---
 
 
-async def test_a_call_reports_the_times_of_the_attempt_that_answers(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_reports_the_times_of_the_attempt_that_answers(autojump_clock: MockClock) -> None:
     async def two(line: Line) -> None:
         await line.request()
         await trio.sleep(2)
@@ -241,7 +241,7 @@ async def test_a_call_reports_the_times_of_the_attempt_that_answers(autojump_clo
     assert statistics.providers["two"].events == 3
 
 
-async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: MockClock) -> None:
     """The attempt that lost is estimated: its input was sent, and a part of its answer had come."""
 
     async def one(line: Line) -> None:
@@ -260,16 +260,14 @@ async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: trio.te
         (budget,) = engine.statistics().traffic.budgets
         scopes = engine.statistics().traffic.limiters
     lost, won = completion.attempt_records
-    assert lost.usage is not None
     assert (lost.usage.output_tokens, lost.estimated, lost.usage.total_tokens) == (0, True, lost.usage.input_tokens)
-    assert won.usage is not None
     assert (won.usage.input_tokens, won.usage.output_tokens, won.estimated) == (11, 7, False)
     assert (budget.spent.calls, budget.spent.output_tokens) == (1.0, 7.0)
     assert (budget.reserved.calls, budget.reserved.output_tokens, budget.waiting) == (0, 0, 0)
     assert [(each.sent, each.running, each.waiting, each.refused) for each in scopes.values()] == [(1, 0, 0, 0)] * 2
 
 
-async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_clock: MockClock) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         refused = ms.OpenAIChat("k", f"http://127.0.0.1:{closed.getsockname()[1]}/v1", name="two")
@@ -290,9 +288,7 @@ async def test_a_second_attempt_that_could_not_be_sent_costs_nothing(autojump_cl
 
 
 @pytest.mark.parametrize("written", [False, True])
-async def test_a_second_attempt_on_a_closed_connection_is_sent_again_where_it_cannot_have_been_read(
-    written: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_second_attempt_that_was_not_read_is_sent_again(written: bool, autojump_clock: MockClock) -> None:
     served: list[int] = []
 
     async def two(line: Line) -> None:
@@ -321,7 +317,7 @@ async def test_a_second_attempt_on_a_closed_connection_is_sent_again_where_it_ca
         assert rows(completion) == [("one/m", "cancelled", True, 0.0, 1.0), ("two/m", "ok", True, 1.0, 1.0)]
 
 
-async def test_an_observer_sees_each_attempt_with_its_number(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_observer_sees_each_attempt_with_its_number(autojump_clock: MockClock) -> None:
     class Numbers(ms.Observer):
         def __init__(self) -> None:
             self.seen: list[tuple[int, str]] = []
@@ -335,7 +331,7 @@ async def test_an_observer_sees_each_attempt_with_its_number(autojump_clock: tri
     assert observer.seen == [(1, "one/m"), (2, "one/m")]
 
 
-async def test_only_one_second_attempt_is_made(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_one_second_attempt_is_made(autojump_clock: MockClock) -> None:
     fault = answer(error_body("busy"), status="503 Busy")
 
     async def busy(line: Line) -> None:
@@ -350,7 +346,7 @@ async def test_only_one_second_attempt_is_made(autojump_clock: trio.testing.Mock
     assert rows(completion) == [("two/m", "server", True, 1.0, 1.0), ("one/m", "ok", True, 0.0, 20.0)]
 
 
-async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: MockClock) -> None:
     """The first attempt fails early: the second one begins a second after the retry."""
     sent: list[float] = []
 
@@ -383,9 +379,7 @@ async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: trio.te
 REPORT = "x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: 59\r\nx-ratelimit-reset-requests: 1s\r\n"
 
 
-async def test_the_limits_that_a_second_response_reports_are_used(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_second_response_s_limits_are_used(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "manystream.traffic")
 
     async def two(line: Line) -> None:
@@ -404,9 +398,7 @@ async def test_the_limits_that_a_second_response_reports_are_used(
         assert engine.statistics().traffic.limiters["two/m"].running == 0
 
 
-async def test_a_limit_that_refuses_a_second_attempt_is_learned(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_second_attempt_s_limit_is_learned(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "manystream.traffic")
     refusal = answer(
         error_body("slow down", "requests", "rate_limit_exceeded"),
@@ -431,7 +423,7 @@ async def test_a_limit_that_refuses_a_second_attempt_is_learned(
     assert len([record for record in caplog.records if record.getMessage().startswith("two/m: limit learned")]) == 1
 
 
-async def test_a_target_that_failed_a_hedge_is_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_target_that_failed_a_hedge_is_not_asked_again(autojump_clock: MockClock) -> None:
     sent: list[str] = []
 
     def failing(name: str, seconds: float) -> Script:
@@ -453,7 +445,7 @@ async def test_a_target_that_failed_a_hedge_is_not_asked_again(autojump_clock: t
     assert all(target.failures > 0 for target in figures.targets)
 
 
-async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: MockClock) -> None:
     """The other key is used by the next calls."""
     keys: list[bytes] = []
 
@@ -480,7 +472,7 @@ async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: 
     assert [rows(each)[0][:2] for each in later] == [("one/m", "ok")] * 3
 
 
-async def test_a_second_attempt_waits_until_a_budget_allows_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_second_attempt_waits_until_a_budget_allows_it(autojump_clock: MockClock) -> None:
     """It is tried after one second, two, four and eight."""
     async with open_pair(after(30), after(0.5, "two"), traffic={"budgets": [ms.Budget(output_tokens=200)]}) as (
         engine,

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.dialects import ANTHROPIC, CHAT, DIALECTS, GEMINI, RESPONSES, Wording
@@ -267,9 +268,7 @@ async def left(engine: ms.Engine, end: End) -> float:
 
 @pytest.mark.parametrize("traffic", TRAFFIC)
 @pytest.mark.parametrize("name", ENDS)
-async def test_an_ended_call_leaves_nothing_to_the_collector(
-    name: str, traffic: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_ended_call_leaves_the_collector_nothing(name: str, traffic: str, autojump_clock: MockClock) -> None:
     end, script = ENDS[name]
     async with AsyncExitStack() as stack:
         peers = [await stack.enter_async_context(open_peer(script)) for _ in range(2)]
@@ -301,7 +300,7 @@ class Watch(ms.Observer):
         pass
 
 
-async def test_an_observed_and_recorded_call_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
+async def test_an_observed_call_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
     async with open_peer(every(STREAM)) as peer, ms.open_engine([peer.chat], observer=Watch()) as engine:
         with engine.record(tmp_path / "recording"):
             assert await left(engine, streamed) == 0

@@ -244,9 +244,7 @@ def sent_with(provider: ms.Provider, *, stream: bool = False, **options: object)
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(("provider", "name", "value"), ROWS_OF_SESSIONS)
-def test_a_session_is_sent_where_the_server_reads_it(
-    provider: ms.Provider, name: str, value: str, stream: bool
-) -> None:
+def test_a_session_is_sent_where_it_is_read(provider: ms.Provider, name: str, value: str, stream: bool) -> None:
     with_session, without = sent_with(provider, session=SESSION, stream=stream), sent_with(provider, stream=stream)
     assert with_session == {**without, name: value}
     assert name not in without
@@ -268,14 +266,14 @@ def test_a_session_that_fits_into_no_header_is_hashed(session: str) -> None:
     assert sent_with(ms.OpenAIChat(profile="vllm"), session="x" * 128)["x-session-id"] == "x" * 128
 
 
-def test_the_program_s_own_member_or_header_is_sent_in_place_of_the_session() -> None:
+def test_the_program_s_member_or_header_replaces_the_session() -> None:
     body = sent_with(ms.OpenAIChat("key-123456"), session=SESSION, extra_body={"prompt_cache_key": "mine"})
     assert body["prompt_cache_key"] == "mine"
     head = sent_with(ms.OpenAIChat(profile="vllm"), session=SESSION, extra_headers={"X-Session-ID": "mine"})
     assert head["x-session-id"] == "mine"
 
 
-async def test_a_session_stays_when_the_key_changes_and_shares_the_head_of_other_sessions() -> None:
+async def test_a_session_outlives_a_key_and_shares_its_head() -> None:
     server, keys = Server(), iter(["key-number-1", "key-number-2"])
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat(lambda: next(keys), peer.url, profile="vllm", idempotency_header="X-Once")

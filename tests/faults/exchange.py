@@ -115,7 +115,6 @@ class Seen:
         assert sum(kind in ("DONE", "ERROR") for kind in kinds) == (1 if kinds else 0)
         assert not kinds or kinds[-1] == ("DONE" if self.first.success else "ERROR")
         assert self.second.success, self.second
-        assert self.second.response is not None
         assert self.second.response.text == "second"
         assert self.leaked == 0
         for shown in (repr(self.first), str(self.first.error), repr(self.first.error)):

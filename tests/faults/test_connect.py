@@ -12,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 import trustme
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.transport import dial
@@ -59,26 +60,24 @@ async def outcome(to: ms.OpenAIChat, retry: ms.Retry = NO_RETRY) -> tuple[ms.Com
     return completion, elapsed
 
 
-async def test_a_refused_connection(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_refused_connection(autojump_clock: MockClock) -> None:
     completion, _ = await outcome(provider(LOOPBACK, closed_port()), FOUR)
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "connect")
     assert "ECONNREFUSED" in completion.error.message
     assert completion.attempts == 4  # nothing was sent: a retry is always safe
     assert completion.http_status == 0
 
 
-async def test_a_black_hole(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_black_hole(autojump_clock: MockClock) -> None:
     with black_hole() as port:
         completion, elapsed = await outcome(provider(BLACK_HOLE, port))
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "connect")
     assert completion.error.retryable
     assert elapsed == pytest.approx(5, rel=0.1)
 
 
 @pytest.mark.parametrize("closed", [True, False])
-async def test_a_dead_first_address_is_skipped(closed: bool, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_dead_first_address_is_skipped(closed: bool, autojump_clock: MockClock) -> None:
     async with open_peer(serve_soundly) as peer:
         with black_hole() as hole:
             dead = ("::1", closed_port("::1")) if closed else (BLACK_HOLE, hole)
@@ -88,11 +87,10 @@ async def test_a_dead_first_address_is_skipped(closed: bool, autojump_clock: tri
     assert elapsed < (0.05 if closed else 0.4)
 
 
-async def test_when_all_addresses_fail_each_is_named(autojump_clock: trio.testing.MockClock) -> None:
+async def test_when_all_addresses_fail_each_is_named(autojump_clock: MockClock) -> None:
     ports = [closed_port() for _ in range(3)]
     with answering(Names({"three.test": [(LOOPBACK, port) for port in ports]})):
         completion, _ = await outcome(provider("three.test"))
-    assert completion.error is not None
     assert completion.error.retryable
     for port in ports:
         assert f"{LOOPBACK}:{port} ECONNREFUSED" in completion.error.message
@@ -108,22 +106,20 @@ async def test_when_all_addresses_fail_each_is_named(autojump_clock: trio.testin
         (RuntimeError("can't start new thread"), 4),
     ],
 )
-async def test_a_lookup_that_fails(
-    answered: Exception | list[tuple[str, int]], attempts: int, autojump_clock: trio.testing.MockClock
+async def test_a_failing_lookup(
+    answered: Exception | list[tuple[str, int]], attempts: int, autojump_clock: MockClock
 ) -> None:
     with answering(Names({"gone.test": answered})):
         completion, _ = await outcome(provider("gone.test"), FOUR)
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "dns")
     assert "gone.test" in completion.error.message
     assert "defect" not in completion.error.message
     assert completion.attempts == attempts
 
 
-async def test_the_connect_timeout_covers_a_slow_lookup(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_connect_timeout_covers_a_slow_lookup(autojump_clock: MockClock) -> None:
     with answering(Names({"slow.test": []}, delay=1000)):
         completion, elapsed = await outcome(provider("slow.test"))
-        assert completion.error is not None
         assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "connect")
         assert "looking up" in completion.error.message
         assert elapsed == pytest.approx(5, rel=0.1)
@@ -243,7 +239,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
     assert max(abs(place - place_of[number]) for place, number in enumerate(waiting)) < 100  # first come, first served
 
 
-async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: MockClock) -> None:
     limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=1))
     clocks = ms.Timeouts(total=30)
     async with (
@@ -273,9 +269,7 @@ async def test_many_short_connections_leak_nothing() -> None:
         await until(lambda: open_descriptors() == before)
 
 
-async def test_an_error_reports_that_no_local_port_is_left(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_error_says_that_no_port_is_left(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     class Portless(socket.socket):
         def connect_ex(self, address: object) -> int:
             return errno.EADDRNOTAVAIL
@@ -342,12 +336,9 @@ GARBAGE: list[tuple[bytes, str, int]] = [
 
 
 @pytest.mark.parametrize(("reply", "says", "attempts"), GARBAGE, ids=[says for _, says, _ in GARBAGE])
-async def test_errors_of_a_proxy_are_reported(
-    reply: bytes, says: str, attempts: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_errors_of_a_proxy_are_shown(reply: bytes, says: str, attempts: int, autojump_clock: MockClock) -> None:
     async with open_proxy(reply=reply, leaves=not reply) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"), FOUR)
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "proxy")
     assert f"proxy http://127.0.0.1:{proxy.port}" in completion.error.message
     assert says in completion.error.message
@@ -355,18 +346,16 @@ async def test_errors_of_a_proxy_are_reported(
     assert completion.http_status == 0  # the status is the proxy's and not the provider's
 
 
-async def test_the_connect_timeout_covers_a_proxy_that_hangs(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_connect_timeout_covers_a_proxy_that_hangs(autojump_clock: MockClock) -> None:
     async with open_proxy(reply=None) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"))
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "connect")
     assert "proxy tunnel" in completion.error.message
 
 
-async def test_a_tunnel_that_is_reset_is_a_proxy_error(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_tunnel_that_is_reset_is_a_proxy_error(autojump_clock: MockClock) -> None:
     async with open_proxy(reply=b"HTTP/1.1 200 OK\r\n\r\n", resets=True) as proxy:
         completion = await through(proxy, provider("api.test", 443, "https"))
-    assert completion.error is not None
     assert (completion.error_category, completion.error.provider_code) == (ms.ErrorCategory.NETWORK, "proxy")
     assert "broke the tunnel" in completion.error.message
 
@@ -385,9 +374,7 @@ VARIABLES: list[tuple[Callable[[str], dict[str, str]], bool]] = [
 
 
 @pytest.mark.parametrize(("variables", "proxied"), VARIABLES)
-async def test_the_environment_s_proxy_is_used_as_documented(
-    variables: Callable[[str], dict[str, str]], proxied: bool
-) -> None:
+async def test_the_environment_s_proxy_is_used(variables: Callable[[str], dict[str, str]], proxied: bool) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(answer(chat_answer("fine")))

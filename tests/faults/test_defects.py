@@ -22,6 +22,7 @@ from types import FrameType
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine import Limits
@@ -218,7 +219,7 @@ class Undisturbed:
 
 
 def run_with(injector: Injector, monkeypatch: pytest.MonkeyPatch, wordings: Sequence[Wording]) -> list[Outcome]:
-    clock = trio.testing.MockClock(autojump_threshold=0)
+    clock = MockClock(autojump_threshold=0)
     return trio.run(run_all, injector, monkeypatch, wordings, clock=clock)
 
 

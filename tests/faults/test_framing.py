@@ -5,7 +5,7 @@ import zlib
 from dataclasses import dataclass
 
 import pytest
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.transport.exchange import WireHead
@@ -72,7 +72,7 @@ LENGTH_CASES = [
 
 
 @by_name(LENGTH_CASES)
-async def test_a_length_that_does_not_fit(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_length_that_does_not_fit(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -90,7 +90,7 @@ CUT_CASES = [
 
 
 @by_name(CUT_CASES)
-async def test_chunks_that_are_cut(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_chunks_that_are_cut(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -115,7 +115,7 @@ SIZE_CASES += [
 
 
 @by_name(SIZE_CASES)
-async def test_chunk_sizes(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_chunk_sizes(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -130,7 +130,7 @@ TRAILER_CASES = [
 
 
 @by_name(TRAILER_CASES)
-async def test_trailers_change_nothing(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_trailers_change_nothing(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -151,7 +151,7 @@ HEAD_CASES = [
 
 
 @by_name(HEAD_CASES)
-async def test_what_the_head_says_of_the_body(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_what_the_head_says_of_the_body(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -175,7 +175,7 @@ INFORMATIONAL_CASES = [
 
 
 @by_name(INFORMATIONAL_CASES)
-async def test_informational_responses(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_informational_responses(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -192,7 +192,7 @@ BODILESS_CASES = [
 
 
 @by_name(BODILESS_CASES)
-async def test_statuses_without_a_body_end_at_once(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_statuses_without_a_body_end_at_once(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
     await check(case, stream=False)
 
@@ -234,7 +234,7 @@ STATUS_CASES = [
 
 
 @by_name(STATUS_CASES)
-async def test_status_lines(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_status_lines(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
@@ -264,11 +264,11 @@ LINE_CASES = [
 
 
 @by_name(LINE_CASES)
-async def test_header_lines(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_header_lines(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
 
 
-async def test_a_head_that_never_ends_is_refused_at_its_cap(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_head_that_never_ends_is_refused_at_its_cap(autojump_clock: MockClock) -> None:
     drip = tuple(b"X-%06d: %b\r\n" % (number, b"x" * 4000) for number in range(MAX_HEAD_BYTES // 4000 + 20))
     seen = await observe(Wire(b"", pieces=(b"HTTP/1.1 200 OK\r\n", *drip)))
     seen.check_once()
@@ -297,19 +297,19 @@ ENCODING_CASES = [
 
 
 @by_name(ENCODING_CASES)
-async def test_encodings_are_refused(case: Case, autojump_clock: trio.testing.MockClock) -> None:
+async def test_encodings_are_refused(case: Case, autojump_clock: MockClock) -> None:
     await check(case)
     seen = await observe(case.wire, stream=False) if case.category is not None else None
     assert seen is None or seen.error.category is case.category
 
 
-async def test_only_the_identity_coding_is_requested(autojump_clock: trio.testing.MockClock) -> None:
+async def test_only_the_identity_coding_is_requested(autojump_clock: MockClock) -> None:
     seen = await observe(in_chunks(PIECE + REST + b"0\r\n\r\n"))
     assert all(b"accept-encoding: identity\r\n" in request.lower() for request in seen.requests)
     assert not any(b"\r\nexpect:" in request.lower() for request in seen.requests)
 
 
-async def test_an_error_sent_as_an_event_stream_keeps_its_text(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_error_sent_as_an_event_stream_keeps_its_text(autojump_clock: MockClock) -> None:
     body = f"data: {error_body('the model fell over')}\n\n{CHAT_DONE}"
     seen = await observe(raw(f"HTTP/1.1 500 Oops\r\n{EVENTS}Content-Length: {len(body)}\r\n", body))
     seen.check_once()

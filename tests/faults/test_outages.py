@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal
@@ -127,7 +127,7 @@ def start(engine: ms.Engine, number: int, model: str = "one/m", **options: objec
 
 @pytest.mark.parametrize("seconds", [1, 3, 30, 120])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_clock: MockClock) -> None:
     server, attempts = Server(kind=kind), Attempts()
     async with (
         serving(server),
@@ -148,7 +148,7 @@ async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_c
 
 @pytest.mark.parametrize("number", [1, 2, 3, 5])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_few_calls_survive_an_outage(kind: Kind, number: int, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_few_calls_survive_an_outage(kind: Kind, number: int, autojump_clock: MockClock) -> None:
     """With few calls, each of them asks many times whether the server is back."""
     server, attempts = Server(kind=kind), Attempts()
     async with serving(server), ms.open_engine([server.provider], traffic=ms.Traffic(), observer=attempts) as engine:
@@ -162,7 +162,7 @@ async def test_a_few_calls_survive_an_outage(kind: Kind, number: int, autojump_c
     assert server.answered[-1] <= up + 2.5
 
 
-async def test_calls_wait_within_their_timeouts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_wait_within_their_timeouts(autojump_clock: MockClock) -> None:
     server = Server()
     async with serving(server), ms.open_engine([server.provider], traffic=ms.Traffic()) as engine:
         patient = start(engine, 20)
@@ -184,7 +184,7 @@ async def test_calls_wait_within_their_timeouts(autojump_clock: trio.testing.Moc
     assert {completion.error_category for completion in failed} == {ms.ErrorCategory.TIMEOUT}
 
 
-async def test_calls_fail_after_the_longest_outage(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_fail_after_the_longest_outage(autojump_clock: MockClock) -> None:
     server = Server()
     traffic = ms.Traffic(outage=20)
     async with serving(server), ms.open_engine([server.provider], traffic=traffic) as engine:
@@ -208,7 +208,7 @@ async def test_calls_fail_after_the_longest_outage(autojump_clock: trio.testing.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: MockClock) -> None:
     server = Server(kind=kind)
     async with (
         serving(server),
@@ -222,7 +222,7 @@ async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: trio
     assert [(each.success, each.attempts) for each in completions] == [(False, 1)] * 2
 
 
-async def test_without_traffic_control_the_error_names_the_reserve(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_traffic_control_the_error_names_the_reserve(autojump_clock: MockClock) -> None:
     server = Server()
     lost = dict[float, list[ms.ProviderError]]()
     for reserve in (100, 0, math.inf):
@@ -253,7 +253,7 @@ async def prompts(number: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
 @pytest.mark.parametrize(("profile", "attempts"), [("openai-chat", 6), ("vllm", 2)])
 @pytest.mark.parametrize("kind", [*KINDS, "never there"])
 async def test_a_batch_survives_half_an_hour(
-    kind: Kind, profile: str, attempts: int, tmp_path: Path, autojump_clock: trio.testing.MockClock
+    kind: Kind, profile: str, attempts: int, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     server = Server(kind="refuse" if kind == "never there" else kind)
     retry = ms.Retry(max_attempts=attempts, cap=60.0)
@@ -277,9 +277,7 @@ async def test_a_batch_survives_half_an_hour(
     assert (batch.counters.answered, batch.counters.failed, batch.counters.away) == (300, 0, 0.0)
 
 
-async def test_a_batch_ends_after_the_longest_outage_and_continues(
-    tmp_path: Path, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_batch_ends_after_the_longest_outage_and_continues(tmp_path: Path, autojump_clock: MockClock) -> None:
     server = Server()
     answered: list[int] = []
     for outage in (20.0, 0.0, math.inf):
@@ -306,7 +304,7 @@ async def test_a_batch_ends_after_the_longest_outage_and_continues(
 @pytest.mark.parametrize("balance", ["order", "weighted", "fastest", "sticky"])
 @pytest.mark.parametrize("kind", [*KINDS, "busy"])
 async def test_a_target_that_is_back_gets_its_part_of_the_queue(
-    kind: Kind, balance: Literal["order", "weighted", "fastest", "sticky"], autojump_clock: trio.testing.MockClock
+    kind: Kind, balance: Literal["order", "weighted", "fastest", "sticky"], autojump_clock: MockClock
 ) -> None:
     """All calls are started before the outage; so each of them may have tried the target in vain."""
     one, two = Server("one", kind), Server("two")
@@ -331,7 +329,7 @@ async def test_a_target_that_is_back_gets_its_part_of_the_queue(
         assert sum(down + 1 < at <= up for at in one.asked) <= 7
 
 
-async def test_a_fallback_takes_the_queue_while_its_target_is_away(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_fallback_takes_the_queue_while_its_target_is_away(autojump_clock: MockClock) -> None:
     one, two = Server("one"), Server("two")
     route = ms.Route("r", ["one/m", ms.Target("two/m", fallback=True)], balance="weighted")
     traffic = ms.Traffic(rates={"one": AT_A_TIME, "two": AT_A_TIME}, routes=[route])

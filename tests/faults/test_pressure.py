@@ -8,6 +8,7 @@ import tracemalloc
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine import Limits
@@ -36,9 +37,7 @@ async def serve_soundly(line: Line) -> None:
         await line.send(answer(chat_answer("fine")))
 
 
-async def test_idle_connections_are_closed_if_no_descriptor_is_left(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_idle_connections_free_descriptors(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     """Ten idle connections use the descriptors that another origin's dial needs: it succeeds in the first attempt."""
     opened: list[socket.socket] = []
     original = dialling._connect_one
@@ -75,7 +74,7 @@ async def test_without_idle_connections_exhaustion_is_reported(monkeypatch: pyte
     assert "EMFILE" in str(completion.error)
 
 
-async def test_the_body_of_an_error_has_its_own_short_timeout(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_body_of_an_error_has_its_own_short_timeout(autojump_clock: MockClock) -> None:
     """A 429 whose body arrives at a byte per second is reported after five seconds, with the bytes so far."""
 
     async def script(line: Line) -> None:
@@ -97,7 +96,7 @@ async def test_the_body_of_an_error_has_its_own_short_timeout(autojump_clock: tr
     assert 4.9 < elapsed < 5.5
 
 
-async def test_a_pause_before_the_connection_exists_takes_effect(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_pause_before_the_connection_exists_takes_effect(autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("one")))
@@ -145,9 +144,7 @@ async def test_calls_cancelled_in_the_queue_leak_nothing() -> None:
     assert held < 10 * 10_000, "bytes for ten thousand calls that are gone"
 
 
-async def test_a_host_with_thousands_of_addresses_has_a_short_error(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_thousands_of_addresses_have_an_error(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     async def refuse(_: Address, backend: Backend) -> socket.socket:
         raise OSError(errno.ECONNREFUSED, "Connection refused")
 
@@ -168,7 +165,7 @@ async def test_a_host_with_thousands_of_addresses_has_a_short_error(
     assert "and 2992 more addresses" in message
 
 
-async def test_a_connection_beyond_its_maximum_age_is_not_reused(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_beyond_its_maximum_age_is_not_reused(autojump_clock: MockClock) -> None:
     """A busy keep-alive connection is replaced after `max_age`, so that a load balancer's new replicas get calls."""
     limits = Limits(pool=PoolLimits(max_age=60))
     async with open_peer(serve_soundly) as peer, ms.open_engine([peer.chat], limits=limits) as engine:

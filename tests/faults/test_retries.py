@@ -8,7 +8,7 @@ from email.utils import formatdate
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine import Limits
@@ -84,9 +84,7 @@ MATRIX: list[tuple[str, Wire, bool]] = [
 
 
 @pytest.mark.parametrize(("wire", "retried"), [row[1:] for row in MATRIX], ids=[row[0] for row in MATRIX])
-async def test_each_failure_is_retried_or_not(
-    wire: Wire, retried: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_each_failure_is_retried_or_not(wire: Wire, retried: bool, autojump_clock: MockClock) -> None:
     requests = 0
 
     async def script(line: Line) -> None:
@@ -158,9 +156,7 @@ PLACES = [
 
 @pytest.mark.parametrize("hint", HINTS)
 @pytest.mark.parametrize(("category", "delivered"), PLACES, ids=[f"{name}-{delivered}" for name, delivered in PLACES])
-async def test_retries_by_category_delivery_and_hint(
-    category: str, delivered: bool, hint: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_retries_by_category_hint(category: str, delivered: bool, hint: str, autojump_clock: MockClock) -> None:
     before, after, expected, curable = CATEGORIES[category]
     headers, wait = HINTS[hint]
     wire = with_headers(after if delivered and after is not None else before, headers)
@@ -193,7 +189,7 @@ async def test_retries_by_category_delivery_and_hint(
         assert waited == pytest.approx(wait, abs=0.05)
 
 
-async def test_the_total_timeout_covers_all_attempts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_total_timeout_covers_all_attempts(autojump_clock: MockClock) -> None:
     steady = ms.Retry(jitter=0)
     async with (
         open_peer(lambda line: line.closed_by_peer()) as peer,
@@ -203,12 +199,11 @@ async def test_the_total_timeout_covers_all_attempts(autojump_clock: trio.testin
         clocks = ms.Timeouts(first_byte=8, total=20)
         completion = await engine.start_stream(hello(timeouts=clocks)).wait()
     assert trio.current_time() - started == pytest.approx(20, rel=0.01)
-    assert completion.error is not None
     assert (completion.error.provider_code, completion.attempts) == ("total", 3)
 
 
 @pytest.mark.parametrize("headers", ["", "Retry-After: 0\r\n", "Retry-After-Ms: 1\r\n"])
-async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_clock: MockClock) -> None:
     """A thousand calls may make four attempts each. The reserve of retries allows a tenth of additional requests, not
     three times as many, even if the failing server's hint is to retry at once.
     """
@@ -229,7 +224,7 @@ async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_cl
     assert sum(completion.attempts for completion in completions) == requests
 
 
-async def test_after_an_outage_calls_are_retried(autojump_clock: trio.testing.MockClock) -> None:
+async def test_after_an_outage_calls_are_retried(autojump_clock: MockClock) -> None:
     down = True
     failed = False
 

@@ -233,7 +233,6 @@ async def test_an_error_keeps_no_frame_with_the_key() -> None:
             ]
     gc.collect()
     for error in errors:
-        assert error is not None
         assert 3000 < len(error.body) <= 4096
         seen: list[BaseException] = [error]
         while cause := seen[-1].__cause__ or seen[-1].__context__:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from tests.faults.exchange import End, Wire, observe, raw
 from tests.faults.page import CLIENTS
@@ -116,7 +116,7 @@ ARGUED: dict[str, str] = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("vector", HTTP, ids=[vector["name"] for vector in HTTP])
 async def test_every_response_has_an_outcome_and_leaks_nothing(
-    vector: dict[str, Any], mode: str, autojump_clock: trio.testing.MockClock
+    vector: dict[str, Any], mode: str, autojump_clock: MockClock
 ) -> None:
     wire, want = wire_of(vector), vector["want"]
     exchange = await read(wire, MODES[mode])
@@ -141,9 +141,7 @@ CONTENT_TYPES: list[dict[str, Any]] = [
 
 @needs_folder
 @pytest.mark.parametrize("vector", CONTENT_TYPES, ids=[vector["name"] for vector in CONTENT_TYPES])
-async def test_a_stream_is_a_stream_however_its_type_is_written(
-    vector: dict[str, Any], autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_stream_is_one_however_its_type_is_written(vector: dict[str, Any], autojump_clock: MockClock) -> None:
     head = f"HTTP/1.1 200 OK\r\nContent-Type: {vector['content_type']}\r\nTransfer-Encoding: chunked\r\n"
     seen = await observe(raw(head, chunked(*chat_stream("caf\u00e9"))))
     assert (seen.first.success, seen.recorder.text) == (True, "caf\u00e9")

@@ -210,9 +210,7 @@ def test_an_engine_of_another_run_is_an_error(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("other", ["loop", "thread", "trio"])
-def test_an_engine_of_another_asyncio_loop_is_an_error(
-    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_asyncio_loop_s_engine_is_an_error(other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's own loop does not run meanwhile, so nothing would ever wake the caller."""
     monkeypatch.chdir(tmp_path)
 
@@ -284,7 +282,7 @@ async def test_use_in_a_fork_is_an_error_and_harms_no_stream() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.parametrize("door", ["trio", "asyncio", "portal", "client on trio", "client on asyncio"])
-def test_a_forked_child_that_leaves_the_block_harms_no_call_of_its_parent(door: str, tmp_path: Path) -> None:
+def test_a_forked_child_harms_no_call_of_its_parent(door: str, tmp_path: Path) -> None:
     """It leaves by return, by an exception and by `sys.exit`. No callback runs in it, and nothing is written twice."""
     program = [sys.executable, "-m", "tests.faults.forking", door, str(tmp_path)]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=100, check=False)
@@ -318,9 +316,7 @@ PORTAL_WAYS: dict[str, Callable[[Portal], object]] = {
 }
 
 
-def test_a_portal_in_a_fork_or_after_its_block_is_an_error(
-    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_portal_in_a_fork_is_an_error(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     provider = ms.OpenAIChat("k", simulator.base_urls["openai-chat"])
     with open_portal([provider]) as portal:

@@ -98,7 +98,7 @@ async def test_a_harness_works_as_at_its_provider(
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
-async def test_the_timeouts_of_official_sdks_do_not_end_a_call_that_waits(dialect: str, stream: bool) -> None:
+async def test_the_timeouts_of_sdks_do_not_end_a_waiting_call(dialect: str, stream: bool) -> None:
     """Their own timeout is a part of the time that the call waits in the queue."""
     with open_simulator("events=5,delay=1.5") as slow:
         traffic = ms.Traffic(rates={"*": ms.RateLimit(concurrent=1)})

@@ -151,7 +151,7 @@ class Answers:
 
 
 @pytest.mark.timeout(3600)
-async def test_ids_survive_cancelled_calls_and_three_updates_of_the_weights(server: Server) -> None:
+async def test_ids_survive_cancellations_and_three_updates(server: Server) -> None:
     answers, completions = Answers(server, server.model()), dict[int, ms.Completion]()
     wrong, continued = list[int](), 0
     room = trio.Semaphore(AT_ONCE)

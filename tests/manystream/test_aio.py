@@ -151,8 +151,6 @@ def test_a_stream_is_iterated_to_its_end(provider: ms.Provider) -> None:
     async def main() -> None:
         async with aio.open_engine([provider]) as engine, engine.stream(ask()) as events:
             texts = [event.text async for event in events if isinstance(event, ms.TextDelta)]
-            assert events.completion is not None
-            assert events.completion.response is not None
             assert "".join(texts) == events.completion.response.text
 
     run(main)
@@ -290,7 +288,6 @@ def test_cancel_in_a_callback_keeps_the_partial_answer(provider: ms.Provider) ->
             calls.append(engine.start_stream(ask(ENDLESS), on_event))
             completion = await calls[0].wait()
             assert completion.error_category is ms.ErrorCategory.CANCELLED
-            assert completion.response is not None
             assert completion.response.text
 
     run(main)

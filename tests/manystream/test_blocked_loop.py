@@ -114,9 +114,7 @@ ENGINE: dict[str, tuple[bytes, bytes]] = {
 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 @pytest.mark.parametrize("name", ENGINE)
-def test_a_call_times_out_only_where_nothing_has_arrived(
-    door: str, name: str, alive: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_without_bytes_times_out(door: str, name: str, alive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     first, rest = ENGINE[name]
     blocked = Blocked(first, rest if alive else None)
 
@@ -164,9 +162,7 @@ class Names(trio.abc.HostnameResolver):
 
 
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
-def test_a_lookup_that_ended_during_the_block_is_followed_by_its_connection(
-    alive: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lookup_ended_during_the_block_has_its_connection(alive: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = Blocked(FIRST + REST, b"")
 
     async def main() -> None:
@@ -201,7 +197,7 @@ ERRORS = {"read": "ReadTimeout", "pool": "PoolTimeout", "connect": "ConnectTimeo
 @pytest.mark.parametrize("package", ["httpx2", "httpx"])
 @pytest.mark.parametrize("alive", [True, False], ids=["alive", "dead"])
 @pytest.mark.parametrize("name", CLIENT)
-def test_a_request_of_a_client_times_out_only_where_nothing_has_arrived(
+def test_a_client_s_request_times_out_if_nothing_arrived(
     door: str, name: str, alive: bool, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client_package: Module = importlib.import_module(package)

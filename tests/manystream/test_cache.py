@@ -45,9 +45,7 @@ async def streamed(engine: ms.Engine, request: ms.Request) -> tuple[list[ms.Even
 
 
 @pytest.mark.parametrize("kind", DIALECTS)
-async def test_an_answer_is_sent_once_and_read_again_as_it_was(
-    kind: type[ms.Provider], simulator: Simulator, tmp_path: Path
-) -> None:
+async def test_an_answer_is_read_again_as_it_was(kind: type[ms.Provider], simulator: Simulator, tmp_path: Path) -> None:
     request = asked("simulate: kind=mixed seed=5")
     with AnswerCache(tmp_path) as cache:
         async with ms.open_engine([provider_of(kind, simulator)], cache=cache) as engine:
@@ -109,9 +107,7 @@ async def test_what_changes_an_answer_is_another_question(simulator: Simulator, 
 
 @pytest.mark.parametrize("fault", ["fail=500 times=9", "cut=2", "truncate=2", "error=2", "malformed=2", "reset=2"])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_an_answer_that_is_not_complete_is_not_kept(
-    fault: str, stream: bool, simulator: Simulator, tmp_path: Path
-) -> None:
+async def test_an_incomplete_answer_is_not_kept(fault: str, stream: bool, simulator: Simulator, tmp_path: Path) -> None:
     request = asked(f"simulate: {fault}", retry=ms.Retry(max_attempts=1))
     with AnswerCache(tmp_path) as cache:
         async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
@@ -195,9 +191,7 @@ async def test_old_answers_and_those_beyond_the_size_are_removed(
     assert await cached(39) == [False]
 
 
-async def test_a_file_that_breaks_costs_no_call(
-    simulator: Simulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_broken_file_is_no_harm(simulator: Simulator, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with AnswerCache(tmp_path / "c") as cache:
         async with ms.open_engine([provider_of(ms.OpenAIChat, simulator)], cache=cache) as engine:
             connection = sqlite3.connect(cache.path)

@@ -278,7 +278,7 @@ def test_each_phase_has_its_timeout(run: Run, package: Module, adapter: Module) 
     run(main)
 
 
-def test_a_defect_at_the_end_of_one_response_leaves_the_next_request_alone(
+def test_a_defect_at_an_end_leaves_the_next_request_alone(
     run: Run, package: Module, adapter: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The connection already belongs to the second request when the end of the first response is delivered."""

@@ -188,9 +188,7 @@ def test_a_server_that_answers_an_upload_early_and_closes(run: Run, package: Mod
 
 @pytest.mark.parametrize("size", [1, 20_000_000])
 @pytest.mark.parametrize("end", ["a reset", "an end", "an end after the whole request"])
-def test_a_request_that_the_server_may_have_read_is_sent_once(
-    run: Run, package: Module, adapter: Module, size: int, end: str
-) -> None:
+def test_a_request_once_read_is_sent_once(run: Run, package: Module, adapter: Module, size: int, end: str) -> None:
     """The server reads the second request on the kept-alive connection, or a part of it, acts, and closes."""
     acted: list[int] = []
 

@@ -203,9 +203,7 @@ def ask(client: Any, model: str, *, stream: bool, responses: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("name", DOORS)
-async def test_a_request_is_addressed_and_identified_as_the_sdk_s(
-    name: str, stream: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_request_is_addressed_as_the_sdk_s(name: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     door, server = DOORS[name], Server()
     async with open_peer(server.script) as peer:

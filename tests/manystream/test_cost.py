@@ -312,7 +312,7 @@ def test_every_part_of_an_answer_has_the_price_of_its_model(mill: ms.Provider, n
     assert price(mill, "rye", usage) == pytest.approx(expected / 1e6)
 
 
-def test_the_place_of_the_computation_changes_the_price_of_tokens(mill: ms.Provider) -> None:
+def test_the_place_of_the_computation_changes_the_price(mill: ms.Provider) -> None:
     plain = priced(price_usage(anthropic_usage(ANTHROPIC_REPORT), "rye", mill))
     for geo in ("global", "not_available", "", None):
         usage = anthropic_usage({**ANTHROPIC_REPORT, "inference_geo": geo})
@@ -370,7 +370,7 @@ def test_ordinary_traffic_has_the_standard_price(mill: ms.Provider, traffic: JSO
     assert priced(price_usage(usage, "oats", mill)).total == Decimal("0.0006")
 
 
-def test_an_interaction_costs_what_the_same_counts_of_generate_content_cost() -> None:
+def test_an_interaction_costs_as_the_same_counts_of_gemini() -> None:
     counts = {
         "total_input_tokens": 100, "total_output_tokens": 20, "total_thought_tokens": 5, "total_cached_tokens": 40,
     }  # fmt: skip
@@ -674,9 +674,7 @@ REPORTS: list[tuple[ms.Provider, str, str, JSONObject]] = [
 
 
 @pytest.mark.parametrize(("provider", "model", "flavour", "report"), REPORTS)
-def test_genai_prices_reads_the_same_price_from_the_report(
-    provider: ms.Provider, model: str, flavour: str, report: JSONObject
-) -> None:
+def test_genai_prices_reads_the_same_price(provider: ms.Provider, model: str, flavour: str, report: JSONObject) -> None:
     gemini = provider.dialect == "gemini"
     answer = {"modelVersion" if gemini else "model": model, "usageMetadata" if gemini else "usage": report}
     theirs = genai_prices.extract_usage(answer, provider_api_url=provider.base_url, api_flavor=flavour).calc_price(

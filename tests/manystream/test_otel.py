@@ -129,7 +129,6 @@ async def test_a_calls_span_is_a_child_of_the_current_span(telemetry: Telemetry,
             call = engine.start_stream(ask())
         await call.wait()
     child = next(span for span in telemetry.spans if span.name.startswith("chat"))
-    assert child.parent is not None
     assert child.parent.span_id == parent.get_span_context().span_id
 
 

@@ -171,7 +171,6 @@ def test_the_units_and_bounds_of_the_client_metrics() -> None:
     observer.events_received(CALL, [])
     observer.call_ended(CALL, Completion(True, 200, ms.Response(usage=ms.Usage(1, 1))))
     data = reader.get_metrics_data()
-    assert data is not None
     (scope,) = data.resource_metrics[0].scope_metrics
     assert scope.scope.name == "manystream"
     found = {

@@ -84,7 +84,7 @@ def gemini_client(simulator: Simulator, transport: manystream.httpx2.Transport) 
     return genai.Client(api_key="k", http_options=options).aio
 
 
-def test_openai_answers_and_streams_on_one_connection(
+def test_openai_streams_on_one_connection(
     run: Run, simulator: Simulator, transport: manystream.httpx2.Transport
 ) -> None:
     async def main() -> None:
@@ -169,7 +169,7 @@ def test_gemini_answers_and_streams(run: Run, simulator: Simulator, transport: m
 
 
 @pytest.mark.parametrize("sdk", ["openai", "anthropic"])
-def test_a_cancelled_stream_closes_its_connection(
+def test_a_cancelled_stream_closes(
     run: Run, endless: Simulator, transport: manystream.httpx2.Transport, sdk: str
 ) -> None:
     received: list[object] = []

@@ -154,9 +154,7 @@ def test_an_unknown_conversation_is_named(store: ms.ConversationStore) -> None:
 @pytest.mark.parametrize(
     "message", [ms.Message.user("lone \ud800 surrogate"), ms.Message.tool_result("t", "lone \ud800 surrogate")]
 )
-def test_an_unsavable_message_does_not_change_the_conversation(
-    store: ms.ConversationStore, message: ms.Message
-) -> None:
+def test_an_unsavable_message_leaves_the_conversation(store: ms.ConversationStore, message: ms.Message) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     with pytest.raises(StoreError, match="surrogate"):
         store.append(id, message)
@@ -345,7 +343,6 @@ def run(program: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def next_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     line = process.stdout.readline()
     assert line, "the process ended"
     return line.strip()
@@ -359,7 +356,6 @@ def test_a_killed_writer_loses_at_most_its_last_message(store: ms.ConversationSt
         while int(next_line(writer)) < appended:
             pass
         writer.send_signal(signal.SIGKILL)
-        assert writer.stdout is not None
         rest = writer.stdout.read().split()
     last = int(rest[-1]) if rest else appended
     with ms.ConversationStore(path) as again:
@@ -481,9 +477,7 @@ def test_what_the_file_of_a_store_holds(store: ms.ConversationStore, path: Path)
     assert rows_of(path, f"SELECT message, part FROM rows WHERE conversation = '{fork}'") == [(2, 0)]
 
 
-def test_conversations_of_one_moment_are_listed_by_id(
-    store: ms.ConversationStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_simultaneous_conversations_go_by_id(store: ms.ConversationStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter((5.5, 7.5, 5.5, 6.5))
     monkeypatch.setattr("manystream.store.time.time", lambda: next(now))
     first, second, third, fork = store.create("a"), store.create("b"), store.create("c"), None
@@ -555,9 +549,7 @@ def test_an_empty_file_with_a_version_is_another_programs(path: Path) -> None:
         assert connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone() == (0,)
 
 
-def test_a_locked_file_is_tried_again_for_thirty_seconds(
-    store: ms.ConversationStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_locked_file_is_tried_again(store: ms.ConversationStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     id, now, pauses = store.create(), [100.0], list[float]()
 
     def sleep(seconds: float) -> None:
@@ -575,17 +567,13 @@ def test_a_locked_file_is_tried_again_for_thirty_seconds(
     assert (len(pauses), len(store.rows(id))) == (61, 1)
 
 
-def test_an_error_that_is_no_lock_is_raised_at_once(
-    store: ms.ConversationStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_but_no_lock_is_raised_at_once(store: ms.ConversationStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manystream.store.time.sleep", lambda seconds: pytest.fail("it was tried again"))
-    assert store._connection is not None
     store._connection.execute("PRAGMA query_only = ON")
     assert words_of(store.create).endswith("attempt to write a readonly database")
 
 
 def test_references_between_conversations_are_checked(store: ms.ConversationStore) -> None:
-    assert store._connection is not None
     assert store._connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
     with pytest.raises(sqlite3.IntegrityError):
         store._connection.execute("INSERT INTO rows VALUES ('nobody', 0, 0, 'user', 'x', NULL)")

@@ -186,9 +186,7 @@ SURROGATES: dict[str, Callable[[ms.ConversationStore, str], object]] = {
 
 
 @pytest.mark.parametrize("use", SURROGATES.values(), ids=SURROGATES.keys())
-def test_a_lone_surrogate_is_a_store_error(
-    store: ms.ConversationStore, use: Callable[[ms.ConversationStore, str], object]
-) -> None:
+def test_a_lone_surrogate(store: ms.ConversationStore, use: Callable[[ms.ConversationStore, str], object]) -> None:
     id = store.save(ms.Conversation(MESSAGES))
     with pytest.raises(StoreError, match="surrogate"):
         use(store, id)
@@ -258,9 +256,7 @@ def test_a_value_of_another_type_is_a_store_error(store: ms.ConversationStore, p
     ],
     ids=["a trigger", "a trigger in other letters", "a trigger less", "a view without end"],
 )  # fmt: skip
-def test_a_file_with_other_tables_or_triggers_is_refused(
-    store: ms.ConversationStore, path: Path, statements: list[str]
-) -> None:
+def test_a_file_with_other_tables_is_refused(store: ms.ConversationStore, path: Path, statements: list[str]) -> None:
     store.close()
     change(path, *statements)
     with pytest.raises(StoreError, match="its tables and triggers are not the ones that the store creates"):

@@ -80,7 +80,7 @@ def test_a_line_with_headers_of_its_own_is_in_no_batch(name: str) -> None:
     assert interface(name).group("m", wire) is None
 
 
-def test_anthropic_sends_the_headers_that_all_lines_of_a_batch_have() -> None:
+def test_anthropic_sends_the_headers_of_all_lines_of_a_batch() -> None:
     kind = interface("anthropic")
     request = Request("m", [ms.Message.user("Hi")], extra_headers={"anthropic-beta": "files-1"})
     wire = dialect_of(PROVIDERS["anthropic"].profile).encode(request, "m", PROVIDERS["anthropic"], stream=False)
@@ -98,19 +98,16 @@ UPLOADS: dict[str, tuple[str, list[bytes], bytes, bytes, bytes]] = {
         b'{"data":[{"id":"f0","filename":"other"},{"id":"f1","filename":"manystream-k.jsonl"}]}',
         b'{"input_file_id":"f1"',
     ),
-    "gemini": (
-        "/upload/v1beta/files",
-        [b'json\r\n\r\n{"file":{"displayName":"manystream-k.jsonl"}}\r\n--', b"Content-Type: application/jsonl"],
-        b'{"file":{"name":"files/f1","displayName":"manystream-k.jsonl"}}',
+    "gemini": ("/upload/v1beta/files", [b'json\r\n\r\n{"file":{"displayName":"manystream-k.jsonl"}}\r\n--',
+        b"Content-Type: application/jsonl"], b'{"file":{"name":"files/f1","displayName":"manystream-k.jsonl"}}',
         b'{"files":[{"name":"files/f1","displayName":"manystream-k.jsonl"},{"name":"files/f2"}]}',
-        b'"inputConfig":{"fileName":"files/f1"}',
-    ),
-}
+        b'"inputConfig":{"fileName":"files/f1"}'),
+}  # fmt: skip
 """Interface → path of an upload, parts of its body, the answer, the list of files, and what creates the batch."""
 
 
 @pytest.mark.parametrize("name", UPLOADS)
-def test_lines_are_uploaded_as_a_file_that_is_found_again_by_its_name(name: str) -> None:
+def test_lines_are_uploaded_as_a_file_found_by_its_name(name: str) -> None:
     kind, line, _ = one_line(name)
     path, parts, answer, listed, created = UPLOADS[name]
     assert kind.files is not None
@@ -130,7 +127,7 @@ def test_lines_are_uploaded_as_a_file_that_is_found_again_by_its_name(name: str)
 
 
 @pytest.mark.parametrize("name", [*UPLOADS, "gemini below a version"])
-def test_the_key_travels_with_the_batch_where_the_interface_keeps_it(name: str) -> None:
+def test_the_key_travels_with_the_batch_where_it_is_kept(name: str) -> None:
     kind, line, _ = one_line(name)
     group = kind.group("m", one_wire(name))
     assert group is not None
@@ -215,9 +212,7 @@ RESULTS: list[tuple[str, dict[str, Any], tuple[str, int] | None]] = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), RESULTS)
-def test_a_result_is_read_as_the_live_answer(
-    name: str, value: dict[str, Any], expected: tuple[str, int] | None
-) -> None:
+def test_a_result_is_read_as_if_live(name: str, value: dict[str, Any], expected: tuple[str, int] | None) -> None:
     found = interface(name).result_of_line(json.dumps(value).encode())
     assert (None if found is None else (found.id, found.status)) == expected
 
@@ -238,7 +233,7 @@ def test_a_batch_that_failed_as_a_whole_names_its_lines() -> None:
     assert (state.is_full, state.bad_lines) == (True, ())
 
 
-def test_every_kind_can_be_loaded_and_a_provider_without_an_interface_has_none() -> None:
+def test_every_kind_is_loaded_and_other_providers_have_none() -> None:
     assert interface_of(ms.OpenAIChat("key", "https://api.mistral.ai/v1")) is None
     assert set(KINDS) <= {row.name for row in PROFILES}
     assert all(interface_of(ms.Provider("key", "http://x", profile=row)) for row in PROFILES if row.name in KINDS)

@@ -160,9 +160,7 @@ def test_a_part_of_a_chunk_is_not_lost_among_whole_ones(converter: type[HistoryC
 
 
 @pytest.mark.parametrize(("converter", "part", "text"), [row[:3] for row in PARTS if row[0] in PLACED])
-def test_a_part_that_shows_its_place_stands_for_its_chunk(
-    converter: type[HistoryConverter], part: Any, text: str
-) -> None:
+def test_a_part_with_a_place_stands_for_its_chunk(converter: type[HistoryConverter], part: Any, text: str) -> None:
     message = converter().message_from_chunks([part])
     assert (message.text if message is not None else "") == text
 
@@ -239,7 +237,6 @@ def test_an_answer_of_several_items_is_not_one_message() -> None:
     item = call_item("c1", "{}")
     done: JSONObject = {"type": "response.output_item.done", "output_index": 0, "item": item}
     message = ResponsesConverter().provider_message_from_chunks([done])
-    assert message is not None
     assert message["call_id"] == "c1"
 
 
@@ -265,7 +262,7 @@ def test_gemini_results_have_the_names_of_their_tools() -> None:
 
 
 @each
-def test_a_users_content_is_a_list_of_parts_unless_texts_are_asked_for(converter: type[HistoryConverter]) -> None:
+def test_a_users_content_is_parts_unless_texts_are_asked_for(converter: type[HistoryConverter]) -> None:
     history = History(context="It is cold.", conversation=[HistoryMessage("user", "Hi")])
     context, user = converter().from_history(history)
     for message, text in ((context, "It is cold."), (user, "Hi")):

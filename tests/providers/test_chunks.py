@@ -163,9 +163,7 @@ def test_all_chunks_make_one_message(converter: type[HistoryConverter], chunks: 
 
 
 @each
-def test_single_chunks_have_the_streams_texts_and_calls(
-    converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
-) -> None:
+def test_single_chunks_have_the_parts(converter: type[HistoryConverter], chunks: list[JSONObject], finish: str) -> None:
     views = [converter().wrap_chunk(chunk) for chunk in (chunks[:-1] if converter is ResponsesConverter else chunks)]
     texts = [view.get_text() for view in views if view.get_text()]
     assert texts[:2] == ["I lo", "ok."]
@@ -173,7 +171,7 @@ def test_single_chunks_have_the_streams_texts_and_calls(
 
 
 @each
-def test_only_the_last_chunk_has_a_finish_message(
+def test_the_last_chunk_has_the_finish(
     converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
 ) -> None:
     found = [converter().wrap_chunk(chunk).get_finish_message() for chunk in chunks]
@@ -181,11 +179,8 @@ def test_only_the_last_chunk_has_a_finish_message(
 
 
 @each
-def test_chunks_that_were_cut_off_make_a_partial_message(
-    converter: type[HistoryConverter], chunks: list[JSONObject], finish: str
-) -> None:
+def test_cut_chunks_make_a_message(converter: type[HistoryConverter], chunks: list[JSONObject], finish: str) -> None:
     item = converter().message_from_chunks(chunks[:3])
-    assert item is not None
     assert item.text in ("I lo", "I look.")
     assert not any(isinstance(part, FinishReasonPart) for part in item.parts)
 
@@ -236,7 +231,6 @@ def test_a_whole_answer_is_read_as_json_and_as_the_sdks_object(
     converter: type[HistoryConverter], answer: JSONObject, kind: type
 ) -> None:
     item = converter().message_from_chunks([answer])
-    assert item is not None
     assert item.text == "hi"
     assert converter().message_from_chunks([kind.model_validate(answer)]) == item  # type: ignore[attr-defined]
     assert converter().wrap_chunk(answer).get_text() == "hi"
@@ -264,7 +258,6 @@ def test_thinking_is_kept_as_another_part() -> None:
 
 def test_malformed_arguments_of_a_stream_are_flagged() -> None:
     item = ChatConverter().message_from_chunks([chat(chat_call(0, "c", "f", '{"a": ')), chat({}, "length")])
-    assert item is not None
     assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
 
 
@@ -272,7 +265,6 @@ def test_the_first_of_several_candidates_is_the_answer() -> None:
     chunk = gemini({"text": "one"}, finishReason="STOP")
     chunk["candidates"] = [*chunk["candidates"], {"index": 1, "content": {"parts": [{"text": "two"}]}}]  # type: ignore[misc]
     item = GeminiConverter().message_from_chunks([chunk])
-    assert item is not None
     assert item.text == "one"
 
 

@@ -96,7 +96,6 @@ def test_changing_a_clones_blocks_never_changes_the_original() -> None:
                 block.citations.clear()
             elif isinstance(block, ms.Thinking):
                 block.signature = "changed"
-                assert block.state is not None
                 block.state.data["deep"] = "changed"
             elif isinstance(block, ms.RedactedThinking):
                 block.data = "changed"
@@ -534,9 +533,7 @@ THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
         ((*ONE, TWO[0], answered((A, "2"), (B, "2"))), (*ONE, TWO[0], answered((A, "2"), (B, "2")))),
     ],
 )  # fmt: skip
-def test_a_pair_that_extends_the_one_before_replaces_it(
-    written: tuple[ms.Message, ...], read: tuple[ms.Message, ...] | None
-) -> None:
+def test_a_longer_pair_replaces_another(written: tuple[ms.Message, ...], read: tuple[ms.Message, ...] | None) -> None:
     if read is None:
         with pytest.raises(ms.RowError, match="no earlier row calls a tool as 'cc'"):
             stored(*written)

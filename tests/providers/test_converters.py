@@ -344,9 +344,7 @@ def test_a_plain_result_is_a_success_that_holds_its_text(converter: type[History
         ),
     ],
 )  # fmt: skip
-def test_a_plain_result_marked_as_an_error_is_a_failure(
-    converter: type[HistoryConverter], wire: JSONObject, text: str
-) -> None:
+def test_a_result_marked_an_error_is_a_failure(converter: type[HistoryConverter], wire: JSONObject, text: str) -> None:
     (item,) = converter().to_history([wire])
     (part,) = item.parts
     assert isinstance(part, ToolResultPart)
@@ -370,9 +368,7 @@ def test_a_plain_result_is_unchanged_as_a_message(converter: type[HistoryConvert
     ("converter", "kind"), [(ChatConverter, "text"), (AnthropicConverter, "text"), (ResponsesConverter, "input_text")]
 )
 @pytest.mark.parametrize("absent", [{}, {"text": None}], ids=["no text", "null"])
-def test_a_part_without_a_text_is_an_empty_one(
-    converter: type[HistoryConverter], kind: str, absent: JSONObject
-) -> None:
+def test_a_part_without_text_is_an_empty_one(converter: type[HistoryConverter], kind: str, absent: JSONObject) -> None:
     wire: JSONObject = {"role": "user", "content": [{"type": kind, **absent}]}
     assert converter().decode_messages([wire]) == [ms.Message.user([ms.Text("")])]
 
@@ -404,9 +400,7 @@ REFUSED: list[tuple[type[HistoryConverter], JSONObject, str]] = [
 
 
 @pytest.mark.parametrize(("converter", "wire", "complaint"), REFUSED)
-def test_an_unknown_role_or_part_is_a_clear_error(
-    converter: type[HistoryConverter], wire: JSONObject, complaint: str
-) -> None:
+def test_an_unknown_role_or_part_is_named(converter: type[HistoryConverter], wire: JSONObject, complaint: str) -> None:
     with pytest.raises(HistoryError, match=complaint):
         converter().to_history([wire])
 
@@ -447,9 +441,7 @@ def test_gemini_results_without_ids_answer_the_first_open_call() -> None:
 @pytest.mark.parametrize(
     ("mark", "expected"), [({}, None), ({"ttl": None}, None), ({"ttl": "5m"}, "5m"), ({"ttl": "1h"}, "1h")]
 )
-def test_a_cache_mark_of_anthropics_is_read_with_its_lifetime(
-    mark: JSONObject, expected: Literal["5m", "1h"] | None
-) -> None:
+def test_an_anthropic_cache_mark_is_read_with_lifetime(mark: JSONObject, expected: Literal["5m", "1h"] | None) -> None:
     block: JSONObject = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral", **mark}}
     (message,) = AnthropicConverter().decode_messages([{"role": "user", "content": [block]}])
     assert message.content == [ms.Text("hi", cache_control=ms.CacheControl(expected))]
@@ -591,16 +583,14 @@ NOW = ms.Message.system("now")
         ([ms.Message.user("a"), ms.Message.system(" "), ms.Message.user("b")], ["user"], False),
     ],
 )  # fmt: skip
-def test_anthropic_gets_a_system_message_after_the_user_s(
-    messages: list[ms.Message], roles: list[str], moved: bool
-) -> None:
+def test_anthropic_gets_system_after_the_user_s(messages: list[ms.Message], roles: list[str], moved: bool) -> None:
     body, warnings = sent(ms.Request("m", messages), PROVIDERS["anthropic"])
     assert [message["role"] for message in body["messages"]] == roles
     assert any("a system message before the user's is sent after it" in warning for warning in warnings) is bool(moved)
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic"])
-def test_a_long_conversation_writes_system_messages_from_its_cache(dialect: str) -> None:
+def test_a_long_conversation_writes_system_from_its_cache(dialect: str) -> None:
     growing = ms.Conversation()
     for turn in range(12):
         growing.extend([ms.Message.user(f"{turn}"), ms.Message.system(f"rule {turn}"), *ASKED[1:], RESULT])
@@ -632,7 +622,7 @@ def test_anthropic_takes_only_text_in_a_system_message() -> None:
 DEVELOPER: list[Any] = [*LATE[1:2], {"role": "developer", "content": "Now be long."}, *LATE[3:]]
 
 
-def test_a_developer_s_message_keeps_its_role_where_it_was_written_for() -> None:
+def test_a_developer_s_message_keeps_its_role_at_its_own() -> None:
     request = ms.Request("m", DEVELOPER)
     assert [role for role, _ in conversation(request, "chat")] == ["user", "developer", "user"]
     assert [role for role, _ in conversation(request, "responses")] == ["user", "system", "user"]
@@ -664,7 +654,7 @@ def test_anthropic_s_own_system_message_is_sent_as_given(late: Any) -> None:
     assert ({"content": [], **late}, warnings) == (body["messages"][-1], [])
 
 
-def test_a_leading_system_message_of_anthropic_becomes_its_parameter() -> None:
+def test_a_leading_system_message_is_anthropic_s_parameter() -> None:
     request = ms.Request.from_anthropic(model="m", max_tokens=9, messages=LATE[:2])
     body, _ = sent(request, PROVIDERS["anthropic"])
     assert (body["system"], body["messages"]) == ("Be brief.", LATE[1:2])
@@ -672,7 +662,7 @@ def test_a_leading_system_message_of_anthropic_becomes_its_parameter() -> None:
     assert both.system == "Be kind.\n\nBe brief."
 
 
-def test_the_system_prompt_in_the_input_of_responses_survives_other_messages() -> None:
+def test_a_system_prompt_in_responses_input_survives_messages() -> None:
     request = ms.Request.from_openai_responses(model="m", input=cast("Any", LATE[:2]))
     body, _ = sent(dataclasses.replace(request, messages=[ms.Message.user("b")]), PROVIDERS["responses"])
     assert body["instructions"] == "Be brief."
@@ -715,7 +705,7 @@ def test_a_system_message_is_kept_in_rows() -> None:
     assert ms.message_from_row(rows[0]) == ms.Message.system("first")
 
 
-def test_a_system_row_without_a_role_is_the_prompt_only_at_the_beginning() -> None:
+def test_a_system_row_without_a_role_is_the_prompt_when_first() -> None:
     rows = [ms.Row(kind, text) for kind, text in (("system", "s"), ("user", "a"), ("system", "t"), ("system", None))]
     assert ms.message_from_row(rows[0]) is None
     assert ms.Conversation.from_rows(rows).messages == [ms.Message.user("a"), ms.Message.system("t")]

@@ -238,7 +238,7 @@ def test_a_converter_joins_the_halves_as_the_engine_does(case: str, pieces: list
 
 
 @pytest.mark.parametrize("converter", CONVERTERS.values())
-def test_half_a_pair_in_a_history_s_arguments_is_written_as_an_escape(converter: type[HistoryConverter]) -> None:
+def test_half_a_pair_in_arguments_is_written_as_an_escape(converter: type[HistoryConverter]) -> None:
     call = ToolCallPart("c", "f", {"x": WOMAN[0]})
     result = ToolResultPart("c", "f", ToolCallResult.ok(WOMAN[0]))
     history = History(conversation=[HistoryMessage("model", [call]), HistoryMessage("tool", [result])])

@@ -135,9 +135,7 @@ def begin(machine: StreamMachine, event: str, start: tuple[bytes, ...], frame: b
 
 
 @cases
-def test_a_repeated_delta_matches_its_template(
-    dialect: str, event: str, start: tuple[bytes, ...], frame: bytes
-) -> None:
+def test_repeated_deltas_match_a_template(dialect: str, event: str, start: tuple[bytes, ...], frame: bytes) -> None:
     machine = machine_of(dialect)
     begin(machine, event, start, frame)
     taken = long_ways(machine)

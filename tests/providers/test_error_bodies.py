@@ -368,9 +368,7 @@ def test_a_used_up_quota_is_a_rate_limit_that_is_not_retried() -> None:
     ("quota", "retryable"), [("RequestsPerMinutePerProject", True), ("RequestsPerDayPerProject", False)]
 )
 @pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
-def test_a_quota_of_google_is_spent_by_its_name_and_not_by_its_message(
-    dialect: Dialect, quota: str, retryable: bool
-) -> None:
+def test_a_quota_of_google_is_spent_by_its_name_alone(dialect: Dialect, quota: str, retryable: bool) -> None:
     details: list[JSON] = [
         {"violations": [{"quotaId": quota, "quotaValue": "20"}]},
         {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"},
@@ -392,9 +390,7 @@ def test_a_quota_of_google_is_spent_by_its_name_and_not_by_its_message(
     ],
 )
 @pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
-def test_a_filtered_prompt_is_recognised_without_a_code(
-    dialect: Dialect, message: str, category: ErrorCategory
-) -> None:
+def test_a_filtered_prompt_is_known_without_a_code(dialect: Dialect, message: str, category: ErrorCategory) -> None:
     errors: list[JSON] = [{"message": message, "type": None, "code": "400"}]
     if dialect is ANTHROPIC:
         errors.append({"type": "invalid_request_error", "message": message})

@@ -88,9 +88,7 @@ def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: s
 @each
 @form
 @pytest.mark.parametrize(("status", "by_status"), [(404, ErrorCategory.NOT_FOUND), (502, SERVER)])
-def test_the_error_of_a_failed_answer_has_the_servers_message(
-    dialect: str, form: str, status: int, by_status: ErrorCategory
-) -> None:
+def test_a_failed_answer_has_the_message(dialect: str, form: str, status: int, by_status: ErrorCategory) -> None:
     _, value, category = FORMS[form]
     error = DIALECTS[dialect].decode_error(status, {"retry-after": "2"}, wire(value), 0.0)
     assert "out of slots" in error.message

@@ -265,10 +265,8 @@ def test_calls_without_ids_are_numbered_from_1_per_converter() -> None:
     converter = ChatConverter()
     for number in (1, 2):
         message = converter.message_from_chunks([chat_chunk(call)])
-        assert message is not None
         assert [call.id for call in message.tool_calls] == [f"call_{number}"]
     message = ChatConverter(make_id=lambda: "mine").message_from_chunks([chat_chunk(call)])
-    assert message is not None
     assert [call.id for call in message.tool_calls] == ["mine"]
 
 
@@ -306,7 +304,7 @@ def test_results_of_another_class_are_refused() -> None:
     assert ChatConverter().provider_messages_from_tool_results([]) == []
 
 
-def test_leading_system_messages_are_messages_without_a_list_for_their_texts() -> None:
+def test_leading_system_messages_stay_without_a_list_for_texts() -> None:
     wire: list[JSONObject] = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     user = ms.Message.user("b")
     assert ChatConverter().decode_messages(wire) == [ms.Message.system("a"), user]

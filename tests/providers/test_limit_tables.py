@@ -260,7 +260,7 @@ def test_each_server_is_charged_as_documented(provider: str) -> None:
     assert way(charging_of(provider)) == WAYS[provider]
 
 
-def test_a_server_without_a_row_is_charged_by_its_dialect_or_like_azure() -> None:
+def test_a_server_without_a_row_is_charged_by_its_dialect() -> None:
     assert set(CHARGING) == set(WAYS)
     assert way(charging_of("mine", "openai-chat")) == AZURE_WAY
     assert way(charging_of("mine", "anthropic")) == ANTHROPIC_WAY

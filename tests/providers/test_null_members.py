@@ -217,7 +217,6 @@ def test_a_part_of_two_kinds_keeps_the_signature_on_the_call() -> None:
     assert isinstance(text, Text)
     assert text.state is None
     assert isinstance(call, ToolCall)
-    assert call.state is not None
     assert call.state.data == {"thoughtSignature": "c2ln"}
 
 

@@ -359,7 +359,6 @@ def test_a_whole_response_is_a_chunk(kind: str) -> None:
     wire: JSONObject = {"object": "response", "output": [{"type": "message", "content": [part]}]}
     assert ResponsesConverter().wrap_chunk(wire).get_text() == "a"
     message = ResponsesConverter().message_from_chunks([wire])
-    assert message is not None
     assert message.text == "a"
 
 

@@ -401,7 +401,6 @@ def test_errors_and_warnings_have_a_messages_position() -> None:
     encode("chat", conversation.request("m"))
     conversation.extend([called("x"), ms.Message.tool_result("x", "failed", is_error=True)])
     sent = same_as_fresh("chat", conversation)
-    assert sent is not None
     assert any(warning.startswith("messages[202].content[0].is_error") for warning in sent.warnings)
     conversation.add(ms.Message("tool", [ms.ToolResult("", "x")]))
     assert encode("chat", conversation.request("m")) == encode("chat", ms.Request("m", conversation.messages))

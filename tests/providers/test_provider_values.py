@@ -322,7 +322,7 @@ def test_an_option_of_another_library_is_answered_with_ours(name: str, hint: str
         assert str(caught.value) == f"Request() got an unexpected keyword argument {name!r}; {hint}"
 
 
-def test_no_argument_of_a_client_library_is_taken_for_a_misspelt_option() -> None:
+def test_no_argument_of_an_sdk_is_taken_for_a_misspelt_option() -> None:
     creators = (Completions.create, Responses.create, Messages.create)
     names = {name for create in creators for name in inspect.signature(create).parameters}
     names |= types.GenerateContentConfig.model_fields.keys()

@@ -79,7 +79,6 @@ def test_a_block_reason_that_is_not_set_blocks_nothing(word: object) -> None:
 @pytest.mark.parametrize(("number", "word"), [(1, "SAFETY"), (2, "OTHER"), (3, "BLOCKLIST"), (4, "PROHIBITED_CONTENT")])
 def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None:
     outcome = stream({"promptFeedback": {"blockReason": number}})
-    assert outcome.error is not None
     assert (outcome.error.error.provider_code, outcome.error.error.category) == (word, ms.ErrorCategory.CONTENT_FILTER)
 
 

@@ -194,7 +194,6 @@ READ: list[tuple[ms.Row, Block]] = [
 @pytest.mark.parametrize(("stored", "block"), READ)
 def test_a_row_of_another_form_is_read(stored: ms.Row, block: Block) -> None:
     message = ms.message_from_row(stored)
-    assert message is not None
     assert message.content == [block]
 
 

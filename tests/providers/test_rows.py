@@ -55,14 +55,12 @@ ROLES: list[tuple[ms.Row, str]] = [
 
 
 @pytest.mark.parametrize(("stored", "role"), ROLES, ids=[stored.kind for stored, _ in ROLES])
-def test_the_kind_of_a_row_decides_the_role_unless_the_row_names_one(stored: ms.Row, role: str) -> None:
+def test_a_row_s_kind_decides_the_role_it_does_not_name(stored: ms.Row, role: str) -> None:
     message = ms.message_from_row(stored)
-    assert message is not None
     assert message.role.value == role
     assert "role" not in data_of(ms.rows_from_message(message)[0])
     other = {"user": "assistant", "assistant": "user", "tool": "assistant"}[role]
     named = ms.message_from_row(row(stored.kind, stored.content, **data_of(stored), role=other))
-    assert named is not None
     assert named.role.value == other
 
 

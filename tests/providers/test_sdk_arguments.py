@@ -160,9 +160,7 @@ TOOL_CHOICES: list[tuple[str, dict[str, object], str]] = [
 
 
 @pytest.mark.parametrize(("sdk", "arguments", "mode"), TOOL_CHOICES)
-def test_a_choice_of_tools_is_a_field_that_every_dialect_writes(
-    sdk: str, arguments: dict[str, object], mode: str
-) -> None:
+def test_a_choice_of_tools_is_written_by_every_dialect(sdk: str, arguments: dict[str, object], mode: str) -> None:
     request = READERS[sdk](**BASES[sdk], **arguments)
     assert (request.tool_choice, request.extra_body or {}) == (mode, {})
     assert [tool.name for tool in request.tools or []] == ["look"]

@@ -126,9 +126,7 @@ OF_TOKENS: list[tuple[bytes, ms.JSON, tuple[str | int, ...], object]] = [
 
 
 @pytest.mark.parametrize(("data", "value", "path", "template"), OF_TOKENS)
-def test_the_template_of_a_delta_with_tokens(
-    data: bytes, value: ms.JSON, path: tuple[str | int, ...], template: object
-) -> None:
+def test_a_template_with_tokens(data: bytes, value: ms.JSON, path: tuple[str | int, ...], template: object) -> None:
     assert learn("e", data, value, path, "x" if path else "", SOME, tokens=True) == template
 
 
@@ -142,7 +140,6 @@ def test_a_delta_of_tokens_may_have_no_text(value: bytes, text: str | None) -> N
     assert (found and found[0]) == text
     without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), "", True)
     found = without.match(b'{"u":[7]}', without.start, without.end)
-    assert found is not None
     assert (found[0], list(found[1])) == ("", [[7]])
 
 
@@ -199,7 +196,6 @@ def test_what_matches_a_template_of_values(data: bytes, found: object) -> None:
     if found is None:
         assert result is None
     else:
-        assert result is not None
         assert (result[0], result[1][2], result[2][2]) == ("y", [2], b"[2]")
 
 
@@ -307,13 +303,11 @@ VLLM = [
 def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
     response = read("openai-chat", *VLLM)
     data, tokens = response.provider_data, response.tokens
-    assert tokens is not None
     assert tokens.prompt_ids is not None
     assert ([*tokens.ids], [*tokens.prompt_ids]) == ([11, 12, 13, 14], [1, 2])
     assert data["stop_reason"] == 7
     assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
     (choice,) = response.others
-    assert choice.tokens is not None
     assert (choice.text, choice.finish_reason, [*choice.tokens.ids]) == ("Salut", FinishReason.STOP, [21, 22, 23, 24])
     assert [each.text for each in response.choices] == ["Hello", "Salut"]
     assert choice.provider_data == {
@@ -368,7 +362,6 @@ def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     raw = word["type"] if isinstance(word, dict) else word
     assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
     assert [call.complete for call in response.tool_calls] == [False]
-    assert response.tokens is not None
     assert (response.usage.output_tokens, [*response.tokens.ids]) == (2, [11, 12])
     message = {"content": "Hel", "tool_calls": [call]}
     with pytest.raises(ProviderError, match="stopped the answer before its end") as failed:
@@ -385,7 +378,6 @@ def test_an_aborted_answer_of_another_dialect_keeps_its_answer() -> None:
             decode(dialect, body)
         assert not failed.value.retryable
         partial = failed.value.partial
-        assert partial is not None
         assert (partial.text, partial.finish_reason, partial.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
 
 
@@ -414,7 +406,6 @@ FAILURES: dict[str, tuple[str, Any]] = {
 def test_a_whole_answer_that_failed_keeps_what_came(name: str) -> None:
     with pytest.raises(ProviderError) as failed:
         decode(*FAILURES[name])
-    assert failed.value.partial is not None
     assert (failed.value.partial.text, failed.value.partial.id) == ("Hel", "r")
 
 

@@ -133,7 +133,7 @@ LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
 
 
 @pytest.mark.parametrize(("keyword", "limit", "fits", "beyond", "other", "complaint"), LIMITS)
-def test_every_limit_is_checked(
+def test_all_limits_are_checked(
     keyword: str, limit: int, fits: JSON, beyond: JSON, other: JSON, complaint: str
 ) -> None:
     assert fitted(fits, {keyword: limit}) == fits
@@ -355,7 +355,6 @@ def test_an_answer_that_is_no_instance_has_pydantic_s_words(kind: Any, text: str
     response = answer(text)
     reader_of(kind)(response)
     assert response.parsed is None
-    assert response.parse_error is not None
     assert response.parse_error.startswith(words)
     assert "https://" not in response.parse_error
     assert json_of(response, kind) is None

@@ -287,7 +287,7 @@ def test_arguments_that_come_again_are_the_same_arguments(name: str, pieces: lis
     assert response.finish_reason is FinishReason.TOOL_USE
 
 
-def test_arguments_that_come_again_after_their_block_are_the_same_arguments() -> None:
+def test_arguments_that_come_again_after_their_block_are_equal() -> None:
     _, response = run("anthropic", anthropic_late(['{"x"', ":1}", '{"x":1}']))
     assert [call.arguments for call in response.tool_calls] == ['{"x":1}']
 
@@ -336,9 +336,7 @@ WHOLE = '{"z": "a", "x": [{"y": 1}]}'
         (STREAMED, '"args":{"z":"b"}', ['{"x":[{"y":1}],"z":"a"}', '{"z":"b"}']),
     ],
 )
-def test_streamed_arguments_of_gemini_that_come_again_whole(
-    first: str, last: str, arguments: list[str], id: str
-) -> None:
+def test_streamed_gemini_arguments_that_come_whole(first: str, last: str, arguments: list[str], id: str) -> None:
     chunk = '{"candidates":[{"content":{"parts":[{"functionCall":{%s"name":"f",%s}}]}%s}]}'
     begun = chunk.replace("%s", id, 1).replace("%s", f'{first}"willContinue":true', 1).replace("%s", "")
     ended = chunk.replace("%s", id, 1).replace("%s", last, 1).replace("%s", ',"finishReason":"STOP"')

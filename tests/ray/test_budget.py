@@ -54,9 +54,7 @@ def accepted(simulator: Simulator) -> int:
     return simulator.limit_counts()[0].accepted
 
 
-def test_the_budget_holds_while_a_node_and_the_driver_are_killed(
-    prices: None, cluster: Any, simulator: Simulator, tmp_path: Path
-) -> None:
+def test_the_budget_holds_while_nodes_die(prices: None, cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
     before, url = accepted(simulator), simulator.base_urls["openai-chat"]
     answers = tmp_path / "a.jsonl"
 

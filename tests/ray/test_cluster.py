@@ -26,7 +26,7 @@ def accepted(simulator: Simulator) -> int:
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_node_that_fails_loses_and_doubles_nothing(
+def test_a_failing_node_loses_and_doubles_nothing(
     kind: str, cluster: Any, simulator: Simulator, tmp_path: Path
 ) -> None:
     before = accepted(simulator)
@@ -44,9 +44,7 @@ def test_a_node_that_fails_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_driver_that_is_killed_after_a_node_can_be_repeated(
-    kind: str, cluster: Any, simulator: Simulator, tmp_path: Path
-) -> None:
+def test_a_killed_driver_can_be_repeated(kind: str, cluster: Any, simulator: Simulator, tmp_path: Path) -> None:
     before, url = accepted(simulator), simulator.base_urls["openai-chat"]
     with ExitStack() as stack:
         with Run(tmp_path, cluster.address, url) as run:

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ROWS = 20_000
 
 
-def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, tmp_path: Path) -> None:
+def test_the_limit_holds_while_worker_and_driver_are_killed(cluster: Any, tmp_path: Path) -> None:
     with CountingServer().running() as server:
         words = ("--max-rps", str(LIMIT))
         with Run(tmp_path, cluster.address, server.url, *words, rows=ROWS) as run:
@@ -38,7 +38,7 @@ def test_the_limit_holds_while_a_worker_and_the_driver_are_killed(cluster: Any, 
     server.check(quiet_until)
 
 
-def test_the_limit_of_a_data_set_holds_while_its_keeper_and_an_actor_are_killed(cluster: Any, tmp_path: Path) -> None:
+def test_a_data_set_s_limit_survives_kills_of_keeper_and_actor(cluster: Any, tmp_path: Path) -> None:
     with CountingServer().running() as server:
         run = DataRun(
             tmp_path, cluster.address, server.url, lambda: len(server.at), rows=ROWS, blocks=200,

@@ -124,9 +124,7 @@ def agree(fault: str, one: Outcome, other: Outcome) -> bool:
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_gives_the_same_exception_and_bytes(
-    package: ModuleType, origins: Origins, fault: str, backend: str
-) -> None:
+def test_a_fault_gives_one_exception_and_bytes(package: ModuleType, origins: Origins, fault: str, backend: str) -> None:
     known = LOST_RESETS.get(backend, {}).get(fault)
 
     async def main() -> None:

@@ -29,6 +29,5 @@ class Telemetry:
     def metrics(self) -> dict[str, list[Any]]:
         """Return the metrics: name → data points."""
         data = self._reader.get_metrics_data()
-        assert data is not None
         (scope,) = data.resource_metrics[0].scope_metrics
         return {metric.name: list(metric.data.data_points) for metric in scope.metrics}

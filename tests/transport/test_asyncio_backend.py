@@ -194,9 +194,7 @@ def test_an_idle_connection_expires_by_the_loop_s_alarm(run: Callable[..., None]
 
 
 @pytest.mark.parametrize("ticks", range(6))
-def test_a_cancelled_dial_has_closed_its_socket_after_one_tick(
-    run: Callable[..., None], made: list[socket.socket], ticks: int
-) -> None:
+def test_a_cancelled_dial_closes_in_a_tick(run: Callable[..., None], made: list[socket.socket], ticks: int) -> None:
     """Cancelled before it begins, or while it connects: the socket and the place in the pool are free at once."""
 
     async def main() -> None:
@@ -233,9 +231,7 @@ def test_a_cancelled_dial_closes_all_its_sockets_in_one_tick(
     run(main())
 
 
-def test_the_first_address_that_connects_wins_and_the_others_are_closed(
-    run: Callable[..., None], made: list[socket.socket]
-) -> None:
+def test_the_first_address_to_connect_wins(run: Callable[..., None], made: list[socket.socket]) -> None:
     async def main() -> None:
         with black_hole() as dead:
             async with serving() as port:
@@ -261,9 +257,7 @@ def test_every_address_refused_is_one_error(run: Callable[..., None], made: list
     run(main())
 
 
-def test_a_handshake_completes_and_a_cancelled_one_leaves_no_socket(
-    run: Callable[..., None], made: list[socket.socket]
-) -> None:
+def test_a_handshake_ends_and_a_cancelled_one_leaves_none(run: Callable[..., None], made: list[socket.socket]) -> None:
     ca = trustme.CA()
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     ca.issue_cert("localhost").configure_cert(server)
@@ -495,9 +489,7 @@ async def iterations(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_readable_descriptor_is_not_served_during_a_pause(
-    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_readable_descriptor_waits_for_a_pause(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     timer = ManualTimer()
     monkeypatch.setattr(asyncio_backend, "make_kernel_timer", lambda: timer)
     near, far = socket.socketpair()
@@ -569,7 +561,6 @@ def test_a_poller_stays_registered_during_pauses() -> None:
 
     async def main() -> None:
         poller = make_poller()
-        assert poller is not None
         poller.register(near.fileno(), READ)
         service = AsyncioBackend(asyncio.get_running_loop()).serve(poller.fileno(), turn)
         far.send(b"x")
@@ -584,9 +575,7 @@ def test_a_poller_stays_registered_during_pauses() -> None:
 
 
 @pytest.mark.parametrize("kernel", [True, False], ids=["kernel timer", "event loop's timer"])
-def test_a_service_is_called_after_its_pause(
-    run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, kernel: bool
-) -> None:
+def test_a_service_follows_its_pause(run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, kernel: bool) -> None:
     if not kernel:
         monkeypatch.setattr(asyncio_backend, "make_kernel_timer", lambda: None)
     near, far = socket.socketpair()
@@ -611,7 +600,7 @@ def test_a_service_is_called_after_its_pause(
         run(main())
 
 
-def test_a_service_may_be_cancelled_by_its_own_turn_and_during_a_pause(run: Callable[..., None]) -> None:
+def test_a_service_may_be_cancelled_by_itself_and_in_a_pause(run: Callable[..., None]) -> None:
     near, far = socket.socketpair()
     calls = 0
 

@@ -170,9 +170,7 @@ async def test_few_events_are_delivered_at_once(opened: Callable[[Streams], Stre
     assert max(streams.delays) < 40e-6
 
 
-async def test_many_events_share_ticks_and_none_waits_longer_than_the_pause(
-    opened: Callable[[Streams], Stream], autojump_clock: MockClock
-) -> None:
+async def test_many_events_share_ticks_in_time(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
     work = 14e-6
     streams, ticks = await deliver(opened, autojump_clock, count=400, rate=20_000, work=work, seconds=0.3)
     events, load = len(streams.delays), 20_000 * work
@@ -182,9 +180,7 @@ async def test_many_events_share_ticks_and_none_waits_longer_than_the_pause(
     assert sorted(streams.delays)[events // 2] < pause
 
 
-async def test_events_that_arrive_together_are_delivered_without_a_pause(
-    opened: Callable[[Streams], Stream], autojump_clock: MockClock
-) -> None:
+async def test_events_together_do_not_pause(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
     """The streams of one server advance in step. A tick finds them all, so few wake-ups are needed."""
     work, burst = 14e-6, 50
     streams, _ = await deliver(opened, autojump_clock, count=100, rate=5_000, work=work, seconds=0.4, burst=burst)
@@ -198,7 +194,7 @@ async def test_a_full_core_does_not_pause(opened: Callable[[Streams], Stream], a
     assert trio.current_time() - begin < streams.reads * work + 2 * LONGEST_PAUSE
 
 
-async def test_an_event_after_a_quiet_time_is_delivered_at_once(
+async def test_an_event_after_silence_is_at_once(
     opened: Callable[[Streams], Stream], autojump_clock: MockClock
 ) -> None:
     owner, work = Streams(autojump_clock, 14e-6), 14e-6

@@ -55,9 +55,7 @@ class Raising(RecordedExchange):
     ],
 )
 @pytest.mark.parametrize("chunked", [False, True])
-def test_an_exchange_that_raises_is_ended(
-    method: str, log: list[str], owner: list[str], chunked: bool, part: Part
-) -> None:
+def test_a_raising_exchange_is_ended(method: str, log: list[str], owner: list[str], chunked: bool, part: Part) -> None:
     exchange = Raising(method)
     part.connection.send(HEAD, b"{}", exchange)
     head = b"HTTP/1.1 200 OK\r\n"
@@ -151,9 +149,7 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         (b"1\r\na\r\n1\r\n", True, []),
     ],
 )
-def test_a_reader_gets_chunks_that_hold_one_event(
-    first: bytes, one_event: bool, reads: list[object], part: Part
-) -> None:
+def test_a_reader_gets_chunks_of_one_event(first: bytes, one_event: bool, reads: list[object], part: Part) -> None:
     exchange = Fast(one_event)
     part.connection.send(HEAD, b"{}", exchange)
     part.receive(CHUNKED, first)

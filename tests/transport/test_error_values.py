@@ -139,7 +139,7 @@ class FailingBackend:
         ([(socket.AF_INET6, 1, 6, "", (10, b"x"))], "the result contains no address", {"permanent"}),
     ],
 )
-async def test_a_lookup_that_fails(found: object, text: str, true: set[str]) -> None:
+async def test_a_failing_lookup(found: object, text: str, true: set[str]) -> None:
     resolver = Resolver(FailingBackend(found))  # type: ignore[arg-type]
     error = await failure(lambda: resolver.resolve("h.test", 80, origin="http://h.test:80"))
     assert error == (f"cannot look up 'h.test': {text}", Phase.DNS, "http://h.test:80", true)

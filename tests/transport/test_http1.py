@@ -199,7 +199,6 @@ async def test_an_endless_head_is_refused() -> None:
                 break
             rig.send(b"X-Filler: " + b"x" * 10_000 + b"\r\n")
             await rig.settle()
-        assert exchange.error is not None
         assert exchange.error.protocol
 
 

@@ -176,7 +176,7 @@ def test_a_tick_is_counted_if_it_serves_a_connection(loop: PollerLoop, readers: 
     assert (loop.tick(), loop.ticks, loop.now) == (1, 1, 100.0)
 
 
-def test_a_defect_ends_its_connection_only(
+def test_a_defect_ends_its_connection(
     loop: PollerLoop, readers: list[Reader], caplog: pytest.LogCaptureFixture
 ) -> None:
     ended: list[str] = []
@@ -215,7 +215,7 @@ def test_a_tick_that_fails_ten_times_in_a_row_is_raised(
 
 
 @pytest.mark.parametrize(("served", "pause"), [(0, -1.0), (1, -1.0), (255, -1.0), (256, 0.0), (300, 0.0)])
-def test_a_full_tick_is_followed_at_once(
+def test_full_ticks_follow_at_once(
     served: int, pause: float, loop: PollerLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "tick", lambda: served)

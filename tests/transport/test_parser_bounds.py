@@ -158,11 +158,9 @@ def test_a_head_has_its_parts() -> None:
     )
     reader = HeadReader()
     response = reader.feed(b"HTTP/1.1 200\nX-y:a\n\nbody")
-    assert response is not None
     assert (response.status_code, response.reason, response.http_version) == (200, b"", b"1.1")
     assert (list(response.headers), reader.rest) == ([(b"x-y", b"a")], b"body")
     folded = head(b"HTTP/1.0 299 Two words\r\nX: one\r\n \t two\r\n\tthree\r\nY:\r\n\r\n")
-    assert folded is not None
     assert (folded.reason, folded.http_version) == (b"Two words", b"1.0")
     assert list(folded.headers) == [(b"x", b"one two three"), (b"y", b"")]
 
@@ -320,9 +318,7 @@ def test_64_kib_of_lines_that_are_no_field_are_kept() -> None:
 )
 @pytest.mark.parametrize("step", [1, 2, 1000])
 @pytest.mark.parametrize("warm", [False, True])
-def test_events_in_any_form_and_cut_anywhere(
-    wire: bytes, events: list[tuple[str, bytes]], step: int, warm: bool
-) -> None:
+def test_events_of_any_form_cut_anywhere(wire: bytes, events: list[tuple[str, bytes]], step: int, warm: bool) -> None:
     parser = SSEParser()
     if warm and not wire.startswith(b"\xef"):
         assert list(parser.feed(b"data: first\n\n")) == [("", b"first")]
@@ -353,9 +349,7 @@ def test_the_end_completes_an_event_and_a_partial_mark() -> None:
         ("", b"", b"data: \n\n", None),
     ],
 )
-def test_the_framing_of_the_last_event(
-    name: str, payload: bytes, wire: bytes, expected: tuple[bytes, bytes] | None
-) -> None:
+def test_how_the_last_event_ends(name: str, payload: bytes, wire: bytes, expected: tuple[bytes, bytes] | None) -> None:
     assert usual_framing(name, payload, wire) == expected
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from manystream.transport.connection_state import State
 from manystream.transport.dials import Dials
@@ -19,7 +19,6 @@ EXHAUSTED = TransportError("no descriptor is left", phase=Phase.CONNECT, exhaust
 
 
 def state(asker: Asker) -> State:
-    assert asker.connection is not None
     return asker.connection.state
 
 
@@ -59,7 +58,6 @@ async def test_each_connection_is_reported_when_it_opens_and_closes() -> None:
         assert rig.pool.counts() == {"http://a.test:80": (0, 1, 0, 0), "http://b.test:80": (0, 1, 0, 0)}
         await rig.served(second)
         assert repr(rig.pool) == "<Pool 2 open, 1 idle, 0 waiting>"
-        assert third.connection is not None
         third.connection.close()
         assert first.connection is second.connection
         assert watch.log == [
@@ -76,10 +74,9 @@ async def test_only_so_many_idle_connections_are_kept() -> None:
         assert [state(asker) for asker in askers] == [State.IDLE, State.IDLE, State.CLOSED]
 
 
-async def test_an_old_connection_is_not_used_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_old_connection_is_not_used_again(autojump_clock: MockClock) -> None:
     async with open_rig(PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
         (first,) = await idle(rig, 1)
-        assert first.connection is not None
         opened = first.connection.opened_at
         await trio.sleep(opened + 99.5 - trio.current_time())
         second = rig.ask()
@@ -94,7 +91,7 @@ async def test_an_old_connection_is_not_used_again(autojump_clock: trio.testing.
         assert (state(third), rig.pool.discarded) == (State.CLOSED, 1)
 
 
-async def test_a_connection_that_became_old_while_idle_is_closed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_that_became_old_while_idle_is_closed(autojump_clock: MockClock) -> None:
     async with open_rig(PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
         old, young = await idle(rig, 1), Asker()
         await trio.sleep(200)
@@ -108,7 +105,6 @@ async def drained(rig: Rig) -> Connection:
     """Return a connection that reads the rest of a body without an exchange."""
     asker = rig.ask()
     await rig.settle()
-    assert asker.connection is not None
     server = rig.other_end[asker.connection.sock]  # type: ignore[index]
     server.recv(10_000)
     server.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
@@ -117,7 +113,7 @@ async def drained(rig: Rig) -> Connection:
     return asker.connection
 
 
-async def test_a_drained_connection_has_two_seconds_for_the_rest(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_drained_connection_has_two_seconds_for_the_rest(autojump_clock: MockClock) -> None:
     async with open_rig() as rig:
         first, second = await drained(rig), await drained(rig)
         await trio.sleep(1.0)
@@ -133,9 +129,7 @@ async def test_a_drained_connection_has_two_seconds_for_the_rest(autojump_clock:
         assert [one.state for one in (second, third)] == [State.HEAD, State.CLOSED]
 
 
-async def test_an_end_of_draining_that_raises_is_repeated(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_raising_end_of_a_drain_is_repeated(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[float] = []
     close = Connection.close
 
@@ -156,9 +150,7 @@ async def test_an_end_of_draining_that_raises_is_repeated(
         assert connection.state is State.CLOSED
 
 
-async def test_an_expiry_that_raises_is_repeated_after_a_second(
-    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_raising_expiry_is_repeated_later(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[float] = []
     close = Connection.close
 
@@ -170,7 +162,6 @@ async def test_an_expiry_that_raises_is_repeated_after_a_second(
 
     async with open_rig(PoolLimits(idle_expiry=5)) as rig:
         (asker,) = await idle(rig, 1)
-        assert asker.connection is not None
         since = asker.connection.idle_since
         monkeypatch.setattr(Connection, "close", failing)
         await trio.sleep(20)
@@ -353,14 +344,11 @@ async def test_origins_take_turns_under_the_total_cap() -> None:
             ]
             order.append(number)
             connection = askers[number].connection
-            assert connection is not None
             connection.close()
         assert order == [0, 1, 4, 2, 5, 3]
 
 
-async def test_a_defect_of_a_dial_is_logged_and_reported(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dial_s_defect_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     defect = ValueError("a defect")
 
     async def fail(*_: object) -> None:
@@ -377,9 +365,7 @@ async def test_a_defect_of_a_dial_is_logged_and_reported(
     ]
 
 
-async def test_a_dial_that_cannot_begin_is_begun_with_the_next(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_dial_may_begin_with_another(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     start = TrioBackend.start
 
     def fail(backend: TrioBackend, function: Any, *arguments: Any) -> Any:

@@ -93,17 +93,13 @@ async def test_each_attempt_begins_after_a_quarter_second_or_a_failure(
     assert set(net.cancelled) == set(range(len(begun))) - refused - {winner}
 
 
-async def test_an_attempt_that_fails_after_all_have_begun_ends_nothing(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
+async def test_a_late_failed_attempt_ends_nothing(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     net = Net(monkeypatch, [(1, True), (2, True), (3, False)])
     found: object = await dial(ORIGIN, resolver=Addresses(3))
     assert found is net.sockets[2]
 
 
-async def test_the_failures_are_listed_as_they_happened(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
+async def test_failures_are_listed_in_their_order(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
     Net(monkeypatch, [(2, True), (1, True)])
     with pytest.raises(TransportError) as caught:
         await dial(ORIGIN, resolver=Addresses(2))

@@ -294,7 +294,7 @@ def test_the_line_that_fills_the_cap_is_the_last(length: int, kept: bytes) -> No
     assert SSEParser().feed(b"x" * length + b"\nyes\nno\n\n") == [(BARE_LINES, kept)]
 
 
-def test_the_stream_machines_know_the_name_of_lines_that_are_no_field() -> None:
+def test_stream_machines_know_the_lines_that_are_no_field() -> None:
     assert BARE_LINES == dialect.BARE_LINES
 
 

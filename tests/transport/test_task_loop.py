@@ -117,7 +117,7 @@ async def test_a_slow_connection_is_named(seconds: float, culprit: str, clock: C
         assert (loop.lag, loop.culprit) == (seconds, culprit)
 
 
-async def test_a_defect_ends_its_connection_only(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_defect_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
     bad, good = End(), End()
 
     def fail() -> None:

@@ -4,13 +4,13 @@ import math
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 from manystream.transport.timers import Timers
 from manystream.transport.trio_backend import TrioBackend
 
 
-async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: trio.testing.MockClock) -> None:
+async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: MockClock) -> None:
     fired: list[tuple[str, float]] = []
     timers = Timers(bool)
     async with trio.open_nursery() as nursery:
@@ -28,7 +28,7 @@ async def test_timers_fire_in_the_order_of_their_deadlines(autojump_clock: trio.
     ]  # fmt: skip
 
 
-async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_clock: MockClock) -> None:
     fired: list[int] = []
     timers = Timers(bool)
     async with trio.open_nursery() as nursery:
@@ -45,9 +45,7 @@ async def test_a_cancelled_timer_does_not_fire_and_leaves_the_heap(autojump_cloc
     assert fired == [1]
 
 
-async def test_a_callback_that_raises_stops_no_other_timer(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_raising_callback_stops_no_timer(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     fired: list[str] = []
     timers = Timers(bool)
 

@@ -90,9 +90,7 @@ async def test_a_final_dot_is_not_sent_as_part_of_the_name(ca: trustme.CA, trust
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-async def test_an_address_is_not_sent_as_sni_but_is_verified(
-    ca: trustme.CA, trusting: ssl.SSLContext, address: str
-) -> None:
+async def test_an_address_is_no_sni_but_is_verified(ca: trustme.CA, trusting: ssl.SSLContext, address: str) -> None:
     peer = TLSPeer(ca.issue_cert(address))
     async with serving(peer.serve) as port, connected(port) as sock:
         with await handshake(sock, trusting, address) as secured:
@@ -202,9 +200,7 @@ async def test_an_old_authority_is_refused_with_a_hint_unless_lenient() -> None:
 
 
 @pytest.mark.parametrize("by_default", [ssl.VERIFY_X509_STRICT, ssl.VerifyFlags(0)], ids=["3.13", "3.12"])
-def test_only_lenient_removes_the_strict_rules_that_python_sets(
-    monkeypatch: pytest.MonkeyPatch, by_default: ssl.VerifyFlags
-) -> None:
+def test_only_lenient_removes_python_s_rules(monkeypatch: pytest.MonkeyPatch, by_default: ssl.VerifyFlags) -> None:
     create = ssl.create_default_context
 
     def create_default_context(*, cafile: str | None, cadata: str | None) -> ssl.SSLContext:

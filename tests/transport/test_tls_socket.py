@@ -285,7 +285,6 @@ class OpenSSL:
             self._output += more
 
     async def type(self, line: bytes) -> None:
-        assert self._process.stdin is not None
         await self._process.stdin.send_all(line)
 
 

@@ -118,7 +118,7 @@ async def test_a_service_cancelled_when_ready_is_not_called(attempt: int, caplog
     assert caplog.text == ""
 
 
-async def test_a_service_may_cancel_itself(
+async def test_a_service_cancels_itself(
     pair: tuple[socket.socket, socket.socket], caplog: pytest.LogCaptureFixture
 ) -> None:
     near, far = pair

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.limits.bucket import declared_buckets
@@ -53,7 +53,7 @@ async def outcomes(headers: list[str], calls: Sequence[tuple[float, str]]) -> tu
     return found, sent
 
 
-async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: MockClock) -> None:
     """A gateway may report the limit of another model once."""
     calls = [(0, SHORT), (1, LONG), (59, LONG), (61, LONG), (62, LONG), (63, LONG)]
     with trio.fail_after(600):
@@ -62,12 +62,12 @@ async def test_a_limit_below_one_call_is_asked_for_again(autojump_clock: trio.te
     assert sent == 4
 
 
-async def test_a_limit_below_an_accepted_call_is_ignored(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_limit_below_an_accepted_call_is_ignored(autojump_clock: MockClock) -> None:
     with trio.fail_after(5):
         assert await outcomes([TOO_SMALL], [(0, LONG), (1, LONG), (2, LONG)]) == (["ok", "ok", "ok"], 3)
 
 
-async def test_a_used_up_day_is_asked_for_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_used_up_day_is_asked_for_again(autojump_clock: MockClock) -> None:
     times = [0, 1, 61, 62, 122, 123, 124]
     with trio.fail_after(600):
         found, sent = await outcomes([USED_UP, USED_UP, PLENTY], [(time, SHORT) for time in times])
@@ -75,7 +75,7 @@ async def test_a_used_up_day_is_asked_for_again(autojump_clock: trio.testing.Moc
     assert sent == 5
 
 
-async def test_a_cached_prompt_above_a_limit_is_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_cached_prompt_above_a_limit_is_sent(autojump_clock: MockClock) -> None:
     """Anthropic counts no input that it reads from its cache."""
     headers = (
         "anthropic-ratelimit-input-tokens-limit: 1000\r\nanthropic-ratelimit-input-tokens-remaining: 1000\r\n"
@@ -109,7 +109,6 @@ def test_refused_input_counts_against_a_whole_limit_in_the_end() -> None:
         assert quota.never(call, 1) is None
     call.refusals = 5
     never = quota.never(call, 1)
-    assert never is not None
     assert (never.refusal, never.why) == (
         Refusal.TOO_LARGE, "the request is larger than the whole limit: input-tokens (1000)",
     )  # fmt: skip
@@ -158,7 +157,6 @@ def test_a_minute_without_a_request_lets_one_call_go(now: float, refusal: Refusa
         assert quota.ready_at(Cost(1, 100, 0, 100), now) == now
         send(quota, now)
         never = quota.never(Permit(100, 0), now)
-        assert never is not None
         assert never.refusal is Refusal.SPENT
 
 
@@ -171,7 +169,6 @@ def test_a_declared_limit_is_never_asked_for_again(limit: ms.RateLimit, refusal:
     quota.confirm(send(quota, 0), NOTHING, 0)
     for now in (0, 60, 3600):
         never = quota.never(Permit(100, 0), now)
-        assert never is not None
         assert never.refusal is refusal
 
 

@@ -237,7 +237,7 @@ def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
     assert (learned.refuse(2, 0, 9), learned.rate) == (2, 49)
 
 
-def test_a_learned_rate_doubles_after_an_outage_until_the_next_refusal() -> None:
+def test_a_learned_rate_doubles_after_an_outage() -> None:
     learned = LearnedBucket(8, 1, 0)
     assert [learned.refuse(1, 1000, 2) for _ in range(7)] == [0.25, 0.5, 1, 2, 4, 8, 16]
     rates = list[float]()
@@ -250,7 +250,7 @@ def test_a_learned_rate_doubles_after_an_outage_until_the_next_refusal() -> None
     assert learned.rate == pytest.approx(48 * 0.7 * 1.02)
 
 
-def test_a_learned_rate_is_at_least_one_call_in_ten_seconds_and_doubles_there() -> None:
+def test_a_learned_rate_is_at_least_a_call_in_ten_seconds() -> None:
     for rate in (0.0, 5e-324, 0.2):
         learned = LearnedBucket(rate, 2, 0, rate)
         assert learned.rate == 0.2

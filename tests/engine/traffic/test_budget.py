@@ -176,7 +176,7 @@ def claim(budgets: BudgetsState, claim: Claim, now: float) -> Holding | BudgetRe
     return None
 
 
-def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
+def test_waiting_calls_go_by_priority_and_by_tenants() -> None:
     budgets = BudgetsState((ms.Budget(output_tokens=100),))
     holding = reserved(budgets, ms.Amounts(output_tokens=100))
     claims = [
@@ -197,7 +197,6 @@ def test_waiting_calls_go_in_the_order_of_priority_and_by_tenants() -> None:
     assert claim(budgets, waiting(ms.Amounts(output_tokens=1)), 0) is None  # a smaller one does not overtake it
     budgets.leave(claims[1])
     found = budgets.next(0)
-    assert found is not None
     assert isinstance(found[1], Holding)
 
 
@@ -208,7 +207,6 @@ def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
     assert claim(budgets, waits, 0) is None
     budgets.settle(holding, ms.Amounts(output_tokens=95, calls=1), 0)
     found = budgets.next(0)
-    assert found is not None
     assert found[0] is waits
     assert isinstance(found[1], BudgetRefusal)
     assert [(account.waiting, account.holdings) for account in budgets.accounts()] == [(0, 0), (0, 0)]
@@ -513,7 +511,6 @@ def test_a_refusal_is_looked_up_without_reserving() -> None:
     budgets = BudgetsState((ms.Budget(calls=2), ms.Budget(usd=1, per="tenant", every=60)))
     assert budgets.refusal("a", ms.Amounts(usd=1, calls=2), 0) is None
     found = budgets.refusal("a", ms.Amounts(usd=1.5, calls=1), 10)
-    assert found is not None
     assert found.message == (
         "the budget of tenant 'a' allows 1 usd in 60 s: 0 are spent, 0 are reserved, and this call may use 1.5"
     )
@@ -587,7 +584,6 @@ def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
     assert [account.waiting for account in budgets.accounts()] == [0, 1]
     budgets.settle(tokens, ms.Amounts(output_tokens=50), 0)
     found = budgets.next(0)
-    assert found is not None
     assert found[0] is claim
     assert held(found[1]).amounts == ms.Amounts(output_tokens=50, calls=1)
     assert [account.holdings for account in budgets.accounts()] == [1, 1]
@@ -601,7 +597,6 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
     budgets.leave(large)
     budgets.leave(large)
     found = budgets.next(0)
-    assert found is not None
     assert found[0] is small
     assert large.state is PermitState.ENDED
 
@@ -643,7 +638,6 @@ def test_any_look_at_a_new_window_lets_waiting_calls_try(look: Callable[[Budgets
     assert not budgets.has_changed
     look(budgets, 60)
     found = budgets.next(60)
-    assert found is not None
     assert found[0] is claim
 
 
@@ -655,7 +649,6 @@ def test_a_function_that_fails_ends_the_call_that_waits() -> None:
     plan["a"] = "none"
     budgets.settle(holding, ms.Amounts(usd=1), 0)
     found = budgets.next(0)
-    assert found is not None
     assert found[0] is claim
     assert isinstance(found[1], ms.InvalidRequestError)
     assert (claim.account, budgets.accounts()[0].line, budgets.next(0)) == (None, None, None)
@@ -740,7 +733,6 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
     budgets.settle(holding, ms.Amounts(usd=0.5, calls=1), 0)
     assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)
     found_next = budgets.next(0)
-    assert found_next is not None
     assert (found_next[0], lease.taken, lease.needed) == (claim, 1_000_000_000, 0)
     assert (budgets.next(0), lease.needed, lease.wanted) == (None, 250_000_000, 250_000_000)
     lease.change(-5, 2 * 10**9)

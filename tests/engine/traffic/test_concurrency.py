@@ -77,7 +77,7 @@ def test_a_refusal_sets_the_limit_to_the_running_calls() -> None:
     assert (concurrency.limit, concurrency.running, concurrency.hold_until) == (7, 6, 4)
 
 
-def test_a_slow_round_does_not_go_back_to_a_limit_that_was_refused() -> None:
+def test_a_slow_round_does_not_go_back_to_a_refused_limit() -> None:
     concurrency = Concurrency(at_most=8)
     running = start(concurrency, 8, 0)
     for number in range(40):  # ten calls per second

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import (
@@ -39,7 +40,7 @@ def declared(**limits: float) -> ms.Traffic:
 
 
 @pytest.mark.parametrize("form", [openai_headers, no_headers])
-async def test_calls_at_once_use_the_limit_and_none_fails(autojump_clock: trio.testing.MockClock, form: Form) -> None:
+async def test_calls_at_once_use_the_limit_and_none_fails(autojump_clock: MockClock, form: Form) -> None:
     server = Limited(per_minute=600, capacity=50, form=form)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         started = trio.current_time()
@@ -52,7 +53,7 @@ async def test_calls_at_once_use_the_limit_and_none_fails(autojump_clock: trio.t
 
 @pytest.mark.parametrize(("seconds", "at_once"), [(0.05, 50), (0.3, 200), (10, 400)])
 async def test_a_server_without_limits_is_soon_used_as_without_traffic(
-    autojump_clock: trio.testing.MockClock, seconds: float, at_once: int
+    autojump_clock: MockClock, seconds: float, at_once: int
 ) -> None:
     """The window grows quickly: a refusal would have come long before an unstreamed answer."""
 
@@ -69,7 +70,7 @@ async def test_a_server_without_limits_is_soon_used_as_without_traffic(
 
 
 @pytest.mark.parametrize("outage", [3, 60, 3600])
-async def test_a_rate_learned_in_an_outage_recovers(autojump_clock: trio.testing.MockClock, outage: float) -> None:
+async def test_a_rate_learned_in_an_outage_recovers(autojump_clock: MockClock, outage: float) -> None:
     """A server that refuses everything says nothing about its rate."""
     until = trio.current_time() + outage
 
@@ -92,9 +93,7 @@ async def test_a_rate_learned_in_an_outage_recovers(autojump_clock: trio.testing
     ("reported", "later"),
     [*((each, "x-ratelimit-limit-requests: 6000\r\n") for each in ("5e-324", "0.01", "1", "60")), ("0.01", "")],
 )
-async def test_a_rate_that_one_refusal_reported_yields(
-    autojump_clock: trio.testing.MockClock, reported: str, later: str
-) -> None:
+async def test_a_rate_that_one_refusal_reported_yields(autojump_clock: MockClock, reported: str, later: str) -> None:
     sent = list[float]()
 
     async def serve(line: Line) -> None:
@@ -116,7 +115,7 @@ async def test_a_rate_that_one_refusal_reported_yields(
             assert trio.current_time() - started < 30
 
 
-async def test_without_traffic_a_refused_call_fails_after_its_attempts(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_traffic_a_refused_call_fails_after_its_attempts(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=60, capacity=5)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)]) as engine:
         completions = await run_all(engine, 100)
@@ -135,9 +134,7 @@ REFUSALS: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("options", REFUSALS.values(), ids=REFUSALS)
-async def test_a_refused_call_waits_and_goes_again(
-    autojump_clock: trio.testing.MockClock, options: dict[str, object]
-) -> None:
+async def test_a_refused_call_waits_and_goes_again(autojump_clock: MockClock, options: dict[str, object]) -> None:
     """A refusal is not a failure, so a call may be refused more often than it may be attempted."""
     server = Limited(per_minute=60, capacity=1, seconds=0, **options)  # type: ignore[arg-type]
     async with (
@@ -161,7 +158,7 @@ SPENT: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("status", "body"), SPENT.values(), ids=SPENT)
-async def test_a_spent_quota_fails_all_at_once(autojump_clock: trio.testing.MockClock, status: str, body: str) -> None:
+async def test_a_spent_quota_fails_all_at_once(autojump_clock: MockClock, status: str, body: str) -> None:
     server = Limited(per_minute=0.001, capacity=0.5, refusal=status, refusal_body=body, form=no_headers)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         started = trio.current_time()
@@ -174,15 +171,13 @@ async def test_a_spent_quota_fails_all_at_once(autojump_clock: trio.testing.Mock
         assert server.sent == asked + 1
     assert asked <= 20
     for completion in [*completions, later]:
-        assert completion.error is not None
         assert not completion.error.retryable
-    assert later.error is not None
     assert (later.error.category, later.error.provider_code) == (ms.ErrorCategory.RATE_LIMIT, "quota_spent")
     assert later.attempts == 0
     assert 0 < later.error.retry_after_ms <= 60_000
 
 
-async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: MockClock) -> None:
     """The refusal names a short retryDelay; only its quotaId shows that the daily quota is used up."""
     violation = '{"quotaMetric": "generate_content_free_tier_requests", "quotaId": "PerDayPerProjectPerModel"}'
     body = (
@@ -208,7 +203,7 @@ async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: trio.testing.
     assert [completion.attempts for completion in completions] == [1, 0, 0]
 
 
-async def test_an_overloaded_server_is_retried_by_the_call(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_overloaded_server_is_retried_by_the_call(autojump_clock: MockClock) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -240,7 +235,6 @@ async def test_a_request_larger_than_a_declared_limit_fails_at_once() -> None:
         assert recorder.completions == []  # nothing is called inside the start
         completion = await call.wait()
     assert server.sent == 0
-    assert completion.error is not None
     assert (completion.error.category, completion.error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
     assert completion.error.provider_code == "request_too_large"
     assert completion.error.message == (
@@ -250,7 +244,7 @@ async def test_a_request_larger_than_a_declared_limit_fails_at_once() -> None:
     assert recorder.types == ["ERROR"]
 
 
-async def test_a_request_larger_than_a_reported_limit_fails_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_request_larger_than_a_reported_limit_fails_at_once(autojump_clock: MockClock) -> None:
     def tokens(server: Limited) -> str:
         return "x-ratelimit-limit-tokens: 1000\r\nx-ratelimit-remaining-tokens: 900\r\n"
 
@@ -259,14 +253,13 @@ async def test_a_request_larger_than_a_reported_limit_fails_at_once(autojump_clo
         assert (await engine.start_stream(ask()).wait()).success
         completion = await engine.start_stream(ask(max_output_tokens=2000)).wait()
     assert server.sent == 1
-    assert completion.error is not None
     assert completion.error.provider_code == "request_too_large"
 
 
 # --- waiting ---
 
 
-async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_clock: MockClock) -> None:
     server = Limited(seconds=1)
     async with (
         open_limited(server) as peer,
@@ -288,7 +281,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_holds_nothing(autojump_cl
     assert (scope.waiting, scope.running, scope.sent) == (0, 0, 2)
 
 
-async def test_a_call_cancelled_before_sending_returns_its_share(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_call_cancelled_before_sending_returns_its_share(autojump_clock: MockClock) -> None:
     async def never_connects(host: str, port: int) -> trio.SocketStream:
         await trio.sleep_forever()
         raise AssertionError
@@ -306,7 +299,7 @@ async def test_a_call_cancelled_before_sending_returns_its_share(autojump_clock:
     assert (after.running, round(after.reported["declared requests_per_minute of openai"].level)) == (0, 5)
 
 
-async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: trio.testing.MockClock) -> None:
+async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with (
         open_limited(server) as peer,
@@ -318,7 +311,6 @@ async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: trio.
         assert trio.current_time() - started == pytest.approx(20, abs=0.1)
         total = await engine.start_stream(ask(timeouts=ms.Timeouts(total=5))).wait()
         scope = engine.statistics().traffic.limiters["openai/gpt-5"]
-    assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
     assert completion.error.message == (
         "queue timeout: the call was not sent within 20 s (waiting for declared requests_per_minute of openai,"
@@ -326,24 +318,22 @@ async def test_the_queue_clock_bounds_the_wait_for_a_limit(autojump_clock: trio.
     )
     assert completion.timings.waited == {"quota": pytest.approx(20, abs=0.1)}
     assert (completion.attempts, completion.error.retryable) == (0, False)
-    assert total.error is not None
     assert total.error.provider_code == "total"
     assert (scope.waiting, scope.running) == (0, 0)
 
 
-async def test_a_refused_calls_wait_counts_from_where_it_stood(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_refused_calls_wait_counts_from_where_it_stood(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=0.001, capacity=1, seconds=0, form=no_headers)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         assert (await engine.start_stream(ask()).wait()).success
         started = trio.current_time()
         completion = await engine.start_stream(ask(timeouts=ms.Timeouts(queue=30))).wait()
         assert trio.current_time() - started == pytest.approx(30, abs=1)
-    assert completion.error is not None
     assert completion.error.provider_code == "queue"
     assert completion.attempts > 1
 
 
-async def test_a_deadline_that_cannot_be_met_fails_early(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_deadline_that_cannot_be_met_fails_early(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with (
         open_limited(server) as peer,
@@ -357,12 +347,11 @@ async def test_a_deadline_that_cannot_be_met_fails_early(autojump_clock: trio.te
         assert trio.current_time() - started < 1
         assert (await hopeful.wait()).success
         assert all([(await call.wait()).success for call in calls])
-    assert completion.error is not None
     assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, "queue")
     assert "and it may wait 10 s" in completion.error.message
 
 
-async def test_a_waiting_call_says_what_it_waits_for(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_waiting_call_says_what_it_waits_for(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with (
         open_limited(server) as peer,
@@ -377,7 +366,7 @@ async def test_a_waiting_call_says_what_it_waits_for(autojump_clock: trio.testin
         assert calls[6].waiting_for == ""
 
 
-async def test_a_waiting_call_is_no_task(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_waiting_call_is_no_task(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with (
         open_limited(server) as peer,
@@ -393,7 +382,7 @@ async def test_a_waiting_call_is_no_task(autojump_clock: trio.testing.MockClock)
     assert {completion.error_category for completion in completions} == {ms.ErrorCategory.CANCELLED}
 
 
-async def test_a_drain_lets_waiting_calls_go(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_drain_lets_waiting_calls_go(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with (
         open_limited(server) as peer,
@@ -424,19 +413,19 @@ async def order_of(requests: list[ms.Request], pick: Callable[[ms.Request], str]
     return order
 
 
-async def test_priorities_are_strict(autojump_clock: trio.testing.MockClock) -> None:
+async def test_priorities_are_strict(autojump_clock: MockClock) -> None:
     words = ["batch", "normal", "interactive"] * 3
     order = await order_of([ask(priority=word) for word in words], lambda request: str(request.priority))
     assert order == ["interactive"] * 3 + ["normal"] * 3 + ["batch"] * 3
 
 
-async def test_tenants_take_turns(autojump_clock: trio.testing.MockClock) -> None:
+async def test_tenants_take_turns(autojump_clock: MockClock) -> None:
     tenants = ["a"] * 6 + ["b"] * 2
     order = await order_of([ask(tenant=tenant) for tenant in tenants], lambda request: str(request.tenant))
     assert sorted(order[:4]) == ["a", "a", "b", "b"]
 
 
-async def test_priority_and_tenant_are_not_sent(autojump_clock: trio.testing.MockClock) -> None:
+async def test_priority_and_tenant_are_not_sent(autojump_clock: MockClock) -> None:
     server = Limited(seconds=0)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)]) as engine:
         await engine.start_stream(ask()).wait()
@@ -447,7 +436,7 @@ async def test_priority_and_tenant_are_not_sent(autojump_clock: trio.testing.Moc
 # --- failures that are no refusals ---
 
 
-async def test_a_server_error_is_retried_and_gives_its_place_back(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_server_error_is_retried_and_gives_its_place_back(autojump_clock: MockClock) -> None:
     seen = [0]
 
     async def script(line: Line) -> None:
@@ -465,7 +454,7 @@ async def test_a_server_error_is_retried_and_gives_its_place_back(autojump_clock
     assert (scope.running, scope.waiting, scope.unconfirmed) == (0, 0, 0)
 
 
-async def test_calls_that_cannot_connect_leave_nothing_behind(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_that_cannot_connect_leave_nothing_behind(autojump_clock: MockClock) -> None:
     openai = ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="openai", profile="openai-chat")
     async with ms.open_engine([openai], traffic=declared(requests_per_minute=100)) as engine:
         completions = await run_all(engine, 20)
@@ -478,9 +467,7 @@ async def test_calls_that_cannot_connect_leave_nothing_behind(autojump_clock: tr
 # --- the log ---
 
 
-async def test_what_is_learned_is_written_to_the_log(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_learned_is_in_the_log(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "manystream.traffic")
     server = Limited(per_minute=60, capacity=3, seconds=0)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
@@ -490,8 +477,8 @@ async def test_what_is_learned_is_written_to_the_log(
     assert sum("limit learned from a refusal: requests" in line for line in lines) == 1
 
 
-async def test_headers_that_say_nothing_are_ignored_and_logged_once(
-    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+async def test_empty_headers_are_ignored_and_logged(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     def junk(server: Limited) -> str:
         return (
@@ -524,7 +511,7 @@ ANTHROPIC_EVENTS = (
 )
 
 
-async def test_a_gateways_declared_output_limit_counts_what_is_produced(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_gateways_output_limit_counts_what_is_produced(autojump_clock: MockClock) -> None:
     """`max_output_tokens` is no charge: 600 a minute are 120 answers of 5 tokens, not two of 300."""
 
     async def serve(line: Line) -> None:

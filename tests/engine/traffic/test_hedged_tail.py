@@ -4,7 +4,7 @@ import random
 from contextlib import AsyncExitStack
 
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, chat_stream, chunked, open_peer
@@ -12,7 +12,7 @@ from tests.support.peers import STREAM_HEAD, Line, chat_stream, chunked, open_pe
 from .targets import Server, ask, provider
 
 
-async def test_two_percent_of_slow_calls(autojump_clock: trio.testing.MockClock) -> None:
+async def test_two_percent_of_slow_calls(autojump_clock: MockClock) -> None:
     """2 % of the answers begin twenty times later: hedging with 5 % makes the slowest hundredth five times faster."""
 
     async def seconds(hedge: ms.Hedge | None) -> tuple[list[float], int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.routing.router import KeyRing, Sessions
@@ -45,7 +45,7 @@ def refuses(key: str, status: str = "401 Unauthorized", code: str | None = None)
     return respond
 
 
-async def test_both_keys_are_used_to_their_limits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_both_keys_are_used_to_their_limits(autojump_clock: MockClock) -> None:
     server = Server("one")
     traffic = ms.Traffic(rates={"one": ms.RateLimit(requests_per_minute=60)})
     async with open_keys(server, traffic=traffic) as engine:
@@ -62,9 +62,7 @@ async def test_both_keys_are_used_to_their_limits(autojump_clock: trio.testing.M
     assert path(completions[0]) == [("one/m", "ok")]
 
 
-async def test_calls_that_overtake_each_other_use_both_keys_to_their_limits(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_overtaking_calls_use_both_keys_to_their_limits(autojump_clock: MockClock) -> None:
     limits = {key: Limited(per_minute=1800, capacity=100, refusal_headers="retry-after-ms: 50\r\n") for key in KEYS}
     received = 0
 
@@ -101,9 +99,7 @@ async def test_calls_that_overtake_each_other_use_both_keys_to_their_limits(
     ("status", "code"),
     [("401 Unauthorized", "invalid_api_key"), ("403 Forbidden", None), ("429 Too Many Requests", "insufficient_quota")],
 )
-async def test_a_refused_key_is_put_aside_and_no_call_fails(
-    autojump_clock: trio.testing.MockClock, status: str, code: str | None
-) -> None:
+async def test_no_call_fails_by_a_refused_key(autojump_clock: MockClock, status: str, code: str | None) -> None:
     server = Server("one", fault=refuses("sk-first", status, code))  # type: ignore[arg-type]
     async with open_keys(server, retry=ms.Retry(max_attempts=1)) as engine:
         completions = []
@@ -121,7 +117,7 @@ async def test_a_refused_key_is_put_aside_and_no_call_fails(
     assert Counter(map(key_of, server.requests))["sk-first"] > first
 
 
-async def test_calls_that_wait_for_a_refused_key_are_not_sent_with_it(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_that_wait_for_a_refused_key_are_not_sent_with_it(autojump_clock: MockClock) -> None:
     server = Server("one", fault=refuses("sk-first"))  # type: ignore[arg-type]
     async with open_keys(server) as engine:
         completions = [await call.wait() for call in [engine.start_stream(ask("one/m")) for _ in range(300)]]
@@ -131,7 +127,7 @@ async def test_calls_that_wait_for_a_refused_key_are_not_sent_with_it(autojump_c
     assert {(scope.waiting, scope.running) for scope in scopes.values()} == {(0, 0)}
 
 
-async def test_when_every_key_is_refused_the_call_fails_or_moves_on(autojump_clock: trio.testing.MockClock) -> None:
+async def test_when_every_key_is_refused_the_call_fails_or_moves_on(autojump_clock: MockClock) -> None:
     one, two = Server("one", fault=failing("401 Unauthorized")), Server("two")
     async with open_peer(one.serve) as first, open_peer(two.serve) as second:
         providers = [provider(one, first, api_key=KEYS), provider(two, second)]
@@ -146,7 +142,7 @@ async def test_when_every_key_is_refused_the_call_fails_or_moves_on(autojump_clo
     assert not any(key in str(failed.error) + repr(failed) for key in KEYS)
 
 
-async def test_a_session_keeps_its_key(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_session_keeps_its_key(autojump_clock: MockClock) -> None:
     server = Server("one")
     async with open_keys(server, keys=[*KEYS, lambda: "sk-third"]) as engine:
         for _ in range(3):
@@ -201,7 +197,7 @@ async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
     assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4001) == 0
 
 
-async def test_every_door_forgets_sessions(autojump_clock: trio.testing.MockClock) -> None:
+async def test_every_door_forgets_sessions(autojump_clock: MockClock) -> None:
     async with open_keys(Server("one")) as engine:
         engine.end_session("s")
         await trio.to_thread.run_sync(engine.from_thread.end_session, "s")
@@ -230,7 +226,7 @@ def no_key() -> str:
     ],
 )
 async def test_a_call_goes_on_without_a_key_that_there_is_not(
-    autojump_clock: trio.testing.MockClock, key: Any, model: str, answered: list[str], stream: bool
+    autojump_clock: MockClock, key: Any, model: str, answered: list[str], stream: bool
 ) -> None:
     """Nothing is sent without a key. The call goes on with the next key, and then to the next target."""
     keys: list[str] = []

@@ -7,7 +7,7 @@ import math
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.limits.leases import BURST, LeasedBucket, LeasedRateLimit, RateLease
@@ -60,9 +60,7 @@ def test_a_bucket_saves_up_for_a_large_cost_and_gives_no_credit() -> None:
     assert (bucket.level, bucket.taken) == (pytest.approx(10 * 60 * BURST), 20)
 
 
-async def test_an_engine_sends_at_the_rate_of_its_lease_and_nothing_after_it(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_engine_sends_at_the_rate_of_its_lease_alone(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(requests_per_second=100)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=leased.traffic) as engine:
@@ -82,7 +80,7 @@ async def test_an_engine_sends_at_the_rate_of_its_lease_and_nothing_after_it(
         assert not leased.lease.is_wanted()
 
 
-async def test_a_higher_rate_is_used_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_higher_rate_is_used_at_once(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(requests_per_second=100)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=leased.traffic) as engine:
@@ -96,9 +94,7 @@ async def test_a_higher_rate_is_used_at_once(autojump_clock: trio.testing.MockCl
         assert trio.current_time() - started < 1
 
 
-async def test_a_request_larger_than_the_part_but_not_the_whole_limit_waits(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_request_above_the_part_of_a_limit_waits(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(tokens_per_minute=60_000)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=leased.traffic) as engine:
@@ -108,14 +104,11 @@ async def test_a_request_larger_than_the_part_but_not_the_whole_limit_waits(
         assert trio.current_time() > 200
         too_large = dataclasses.replace(REQUEST, max_output_tokens=90_000)
         error = (await engine.start_stream(too_large).wait()).error
-    assert error is not None
     assert "the request is larger than the whole limit: declared tokens_per_minute of * (60000)" in error.message
 
 
 @pytest.mark.parametrize("adaptive", [True, False])
-async def test_a_call_that_failed_is_not_sent_again_after_the_lease(
-    adaptive: bool, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_a_call_that_failed_is_not_sent_again_after_the_lease(adaptive: bool, autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e-6, capacity=0.5, refusal="503 Service Unavailable", refusal_body="{}")
     leased = Leased(adaptive=adaptive, concurrent=10)
     retry = ms.Retry(max_attempts=10)
@@ -133,7 +126,7 @@ async def test_a_call_that_failed_is_not_sent_again_after_the_lease(
         call.cancel()
 
 
-async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 3\r\n")
     leased = Leased(adaptive=False, requests_per_second=100)
     async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=leased.traffic) as engine:
@@ -146,7 +139,7 @@ async def test_a_scope_that_the_server_holds_back_is_not_forgotten(autojump_cloc
             assert (await call.wait()).success
 
 
-async def test_a_leased_limit_is_one_for_all_keys_of_its_entry(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_leased_limit_is_one_for_all_keys_of_its_entry(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     leased = Leased(of="openai", requests_per_second=100)
     async with open_limited(server) as peer:

@@ -37,7 +37,6 @@ def test_a_call_waits_until_its_engine_is_given_enough() -> None:
     assert place.budgets.next(0.0) is None
     place.lease.change(UNITS_PER_USD // 2, UNITS_PER_USD)
     found = place.budgets.next(0.0)
-    assert found is not None
     assert isinstance(found[1], Holding)
     assert (place.lease.free, place.lease.needed) == (0, 0)
     place.budgets.settle(found[1], Amounts(usd=0.1), 0.0)
@@ -53,7 +52,6 @@ def test_a_call_is_refused_if_its_engine_never_gets_enough() -> None:
     assert place.lease.wanted == UNITS_PER_USD, "two calls such as the first"
     place.lease.change(0, 3 * UNITS_PER_USD // 10)
     found = place.budgets.next(0.0)
-    assert found is not None
     assert isinstance(found[1], BudgetRefusal)
     assert found[1].message == (
         "the engine's budget allows 0.3 usd: 0 are spent, 0 are reserved, and this call may use 0.5"

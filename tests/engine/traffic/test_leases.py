@@ -46,14 +46,14 @@ def renew(keeper: Keeper, holder: Holder, now: float, wanted: float = ALL) -> fl
     return holder.rate(now)
 
 
-def test_the_first_holder_gets_the_whole_limit_and_an_empty_bucket() -> None:
+def test_the_first_holder_gets_all_and_an_empty_bucket() -> None:
     keeper, holder = Keeper(100, 0.0), holder_of("a", 0.0)
     assert bucket_of(holder).ready_at(1, 0.0) == math.inf
     assert renew(keeper, holder, 0.0) == 100
     assert bucket_of(holder).ready_at(1, 0.0) == pytest.approx(0.01)
 
 
-def test_a_second_holder_gets_its_share_when_the_first_has_confirmed() -> None:
+def test_a_second_holder_gets_its_share_after_the_first() -> None:
     keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
     assert renew(keeper, second, 0.5) == 0
@@ -86,7 +86,7 @@ def test_the_share_of_a_dead_holder_is_free_when_its_lease_ends() -> None:
     assert "1 holders" in repr(keeper)
 
 
-def test_a_holder_counts_from_asking_and_the_keeper_from_granting() -> None:
+def test_a_holder_counts_from_asking_a_keeper_from_granting() -> None:
     keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     request = first.ask(ALL, 0.0)
     lease = keeper.grant(request, 2.0)  # the request took two seconds
@@ -96,7 +96,7 @@ def test_a_holder_counts_from_asking_and_the_keeper_from_granting() -> None:
     assert renew(keeper, second, 6.0) == 100
 
 
-def test_a_lease_that_arrives_too_late_or_out_of_order_is_ignored() -> None:
+def test_a_lease_too_late_or_out_of_order_is_ignored() -> None:
     keeper, holder = Keeper(100, 0.0), holder_of("a", 0.0)
     old, new = (keeper.grant(holder.ask(wanted, 0.0), 0.0) for wanted in (ALL, ALL))
     keeper.change_limit(50)
@@ -127,7 +127,7 @@ def test_holders_get_what_they_want_and_equal_parts_of_the_rest() -> None:
     assert keeper.granted <= 100
 
 
-def test_a_new_keeper_renews_and_grants_nothing_new_for_one_lease() -> None:
+def test_a_new_keeper_grants_nothing_new_for_one_lease() -> None:
     first, second = holder_of("a", 0.0), holder_of("b", 0.0)
     before = Keeper(100, 0.0)
     for step in range(4):
@@ -175,7 +175,7 @@ def test_the_end_of_a_lease_leaves_a_later_one_counted() -> None:
     assert renew(keeper, second, LEASE_SECONDS + 0.5) == 60
 
 
-def test_a_change_of_the_rate_gives_no_units_and_cancels_no_debts() -> None:
+def test_a_change_of_the_rate_gives_and_forgives_nothing() -> None:
     holder = holder_of("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 100.0), 0.0)
     assert holder.rate(1.0) == 100
@@ -190,9 +190,7 @@ def test_a_change_of_the_rate_gives_no_units_and_cancels_no_debts() -> None:
     ("before", "after", "lowered", "first"),
     [(1, 2, 0, 1.0), (1, 2, 1, 1.5), (1, 5, 1, 1.2), (1, 5, 3, 1.6), (1, 5, 8, 1.8), (2, 1, 3, 1.0)],
 )
-def test_a_holder_starts_a_rise_with_a_call_less_for_each_holder_that_gave(
-    before: int, after: int, lowered: int, first: float
-) -> None:
+def test_a_rise_starts_a_call_lower_for_each_giver(before: int, after: int, lowered: int, first: float) -> None:
     """Each of those may have sent a call just before. A rise of one call costs one call at most."""
     holder = Holder("a", LeasedBucket(1.0, 0.0, exact=True, cost=1.0))
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, before), 0.0)
@@ -202,7 +200,7 @@ def test_a_holder_starts_a_rise_with_a_call_less_for_each_holder_that_gave(
     assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + (first - 1.0) / EXACT_RATE)
 
 
-def test_a_keeper_counts_the_holders_that_gave_within_the_last_second() -> None:
+def test_a_keeper_counts_the_givers_of_the_last_second() -> None:
     keeper = Keeper(4.0, 0.0, step=1.0)
     for name in "ab":
         keeper.grant(LeaseRequest(name, 0.0, NO_LEASE, 0.0, ALL), 0.0)
@@ -419,7 +417,7 @@ class World:
     slowness=st.sampled_from((0.0, 0.5, 3.0, 8.0)),
     deaths=st.sampled_from((0.0, 0.01, 0.05)),
 )
-def test_the_limit_holds_whatever_happens(
+def test_the_limit_holds_always(
     seed: int, limit: float, holders: int, loss: float, slowness: float, deaths: float
 ) -> None:
     World(random.Random(seed), limit, holders, loss, slowness, deaths).run(30)
@@ -478,7 +476,7 @@ def test_without_faults_the_whole_limit_is_used(seed: int, holders: int, slownes
 
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_the_whole_limit_is_used_again_after_a_keeper_and_a_holder_died(seed: int) -> None:
+def test_the_whole_limit_is_used_after_two_deaths(seed: int) -> None:
     world = World(random.Random(seed), 200.0, 4, 0.0, 0.1, 0.0)
     world.wanted = dict.fromkeys(world.wanted, ALL)
     world.run(8)

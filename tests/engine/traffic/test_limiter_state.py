@@ -55,7 +55,6 @@ def test_the_least_declared_number_bounds_the_learned_one() -> None:
     limits = [DeclaredLimit(str(each), RateLimit(concurrent=each), 0) for each in (6, 4, 7)]
     limits.append(DeclaredLimit("no number", RateLimit(requests_per_minute=60), 0))
     scope = LimiterState("p/m", Charging(limited_by="concurrency"), limits=limits)
-    assert scope.concurrency is not None
     assert (scope.concurrency.at_most, scope.concurrency.limit, scope.statistics(0).concurrent) == (4, 4, 4)
 
 
@@ -83,7 +82,6 @@ def test_a_used_up_quota_is_in_the_figures_and_refuses() -> None:
     figures = scope.statistics(30)
     assert (figures.spent, figures.held, figures.waiting) == (40, 0, 0), "it is not queued again"
     impossible = scope.never(Permit(1, 1), 30)
-    assert impossible is not None
     assert (impossible.why, impossible.refusal, impossible.retry_after) == (
         "the provider's quota is used up", Refusal.SPENT, 40,
     )  # fmt: skip
@@ -221,7 +219,7 @@ def test_a_refused_call_is_queued_again_or_goes_elsewhere() -> None:
         ("concurrency", Refusal.RATE, Refusal.RATE, 2, 3),
     ],
 )
-def test_a_refusal_by_running_calls_teaches_their_limit(
+def test_a_refusal_of_many_teaches_a_limit(
     limited_by: str, refusal: Refusal, found: Refusal, limit: int, held: float
 ) -> None:
     scope = a_scope(Charging(limited_by=limited_by), concurrent=2)  # type: ignore[arg-type]
@@ -231,7 +229,6 @@ def test_a_refusal_by_running_calls_teaches_their_limit(
     assert (figures.concurrent, figures.held, figures.running, bool(figures.learned)) == (
         limit, held, 1, found is Refusal.RATE,
     )  # fmt: skip
-    assert scope.concurrency is not None
     assert scope.concurrency.running == 1
 
 
@@ -271,7 +268,6 @@ def test_a_first_token_teaches_a_server_that_runs_calls_at_once() -> None:
     scope = a_scope(Charging(limited_by="concurrency"))
     tickets = [sent(scope) for _ in range(7)]
     scope.answered(tickets[0], 1)
-    assert scope.concurrency is not None
     assert scope.concurrency.limit == 9
     plain = a_scope()
     plain.answered(sent(plain), 1)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.telemetry import Telemetry
@@ -44,7 +44,7 @@ async def run_all(observer: ms.Observer, traffic: ms.Traffic | None, calls: int 
     return completions
 
 
-async def test_an_observer_gets_the_figures_of_a_scope_once_a_second(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_observer_gets_the_figures_of_a_scope_once_a_second(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     await run_all(watcher, ms.Traffic())
     assert {name for _, name, _ in watcher.seen} == {"openai/gpt-5"}
@@ -56,7 +56,7 @@ async def test_an_observer_gets_the_figures_of_a_scope_once_a_second(autojump_cl
     assert last.sent == 30 + last.refused
 
 
-async def test_without_traffic_no_scope_is_reported(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_traffic_no_scope_is_reported(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     await run_all(watcher, None, calls=3)
     assert (watcher.seen, watcher.routes, watcher.budgets) == ([], [], [])
@@ -77,7 +77,7 @@ async def run_routed(observer: ms.Observer, calls: int = 20) -> None:
         await trio.sleep(2)
 
 
-async def test_an_observer_gets_the_figures_of_a_route_once_a_second(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_observer_gets_the_figures_of_a_route_once_a_second(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     await run_routed(watcher)
     assert {name for _, name, _ in watcher.routes} == {"fast"}
@@ -89,7 +89,7 @@ async def test_an_observer_gets_the_figures_of_a_route_once_a_second(autojump_cl
     assert (good.target, good.outstanding, good.score is not None) == ("good/m", 0, True)
 
 
-async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     server = targets.Server("only", fault=targets.failing("503 Service Unavailable"))
     retry = ms.Retry(max_attempts=8, base=0.01, cap=0.01)
@@ -102,7 +102,7 @@ async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: trio.te
     assert watcher.routes[-1][2].waiting == 0
 
 
-async def test_a_route_is_reported_when_a_call_begins_to_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_route_is_reported_when_a_call_begins_to_wait(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     server = targets.Server("only", fault=targets.failing("503 Service Unavailable"))
     async with targets.open_targets(server, observer=watcher, retry=ms.Retry(max_attempts=1)) as engine:
@@ -118,9 +118,7 @@ async def test_a_route_is_reported_when_a_call_begins_to_wait(autojump_clock: tr
         call.cancel()
 
 
-async def test_an_observer_gets_the_figures_of_each_budget_once_a_second(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_an_observer_gets_each_budget_once_a_second(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     server = charged.Charged(seconds=0.3)
     each, whole = ms.Budget(output_tokens=200, per="tenant"), ms.Budget(usd=1)
@@ -139,7 +137,7 @@ async def test_an_observer_gets_the_figures_of_each_budget_once_a_second(
         assert (mine[-1][1].spent.output_tokens, mine[-1][1].waiting) == (150, 0)
 
 
-async def test_a_budget_is_reported_when_a_waiting_call_reserves(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_budget_is_reported_when_a_waiting_call_reserves(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     server = charged.Charged(seconds=30)
     each, whole = ms.Budget(output_tokens=1000, per="tenant"), ms.Budget(output_tokens=160)
@@ -153,7 +151,7 @@ async def test_a_budget_is_reported_when_a_waiting_call_reserves(autojump_clock:
     assert of_bob[0][1].reserved.output_tokens == 100
 
 
-async def test_many_budgets_are_reported_in_several_ticks(autojump_clock: trio.testing.MockClock) -> None:
+async def test_many_budgets_are_reported_in_several_ticks(autojump_clock: MockClock) -> None:
     watcher = Watcher()
     budget = ms.Budget(calls=10, per="tenant")
     async with charged.open_charged(charged.Charged(), budget, observer=watcher) as engine:
@@ -166,7 +164,7 @@ async def test_many_budgets_are_reported_in_several_ticks(autojump_clock: trio.t
     assert {(seen.spent.calls, seen.reserved.calls) for seen in last.values()} == {(1, 0)}
 
 
-async def test_an_observer_may_end_calls_when_it_is_notified(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_observer_may_end_calls_when_it_is_notified(autojump_clock: MockClock) -> None:
     calls: list[ms.Call] = []
 
     class Canceller(Watcher):
@@ -188,7 +186,7 @@ async def test_an_observer_may_end_calls_when_it_is_notified(autojump_clock: tri
         assert charged.of(engine).reserved.calls == 0
 
 
-async def test_metrics_have_the_figures_of_each_route(autojump_clock: trio.testing.MockClock) -> None:
+async def test_metrics_have_the_figures_of_each_route(autojump_clock: MockClock) -> None:
     telemetry = Telemetry()
     await run_routed(telemetry.observer)
     metrics = telemetry.metrics()
@@ -205,7 +203,7 @@ async def test_metrics_have_the_figures_of_each_route(autojump_clock: trio.testi
     assert [point.value for point in metrics["manystream.route.waiting"]] == [0]
 
 
-async def test_metrics_have_the_figures_of_each_budget(autojump_clock: trio.testing.MockClock) -> None:
+async def test_metrics_have_the_figures_of_each_budget(autojump_clock: MockClock) -> None:
     telemetry = Telemetry()
     per_tenant = ms.Budget(calls=5, per="tenant", every=3600)
     whole = ms.Budget(usd=lambda tenant: 7.0, output_tokens=lambda tenant: math.inf)
@@ -227,7 +225,7 @@ async def test_metrics_have_the_figures_of_each_budget(autojump_clock: trio.test
     assert "manystream.budget.waiting" in metrics
 
 
-async def test_a_span_has_the_seconds_that_its_call_waited(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_span_has_the_seconds_that_its_call_waited(autojump_clock: MockClock) -> None:
     telemetry = Telemetry()
     completions = await run_all(telemetry.observer, ms.Traffic())
     waited = [float((span.attributes or {}).get("manystream.waited.quota", 0)) for span in telemetry.spans]  # type: ignore[arg-type]
@@ -235,7 +233,7 @@ async def test_a_span_has_the_seconds_that_its_call_waited(autojump_clock: trio.
     assert max(waited) > 10
 
 
-async def test_metrics_have_the_figures_of_each_scope(autojump_clock: trio.testing.MockClock) -> None:
+async def test_metrics_have_the_figures_of_each_scope(autojump_clock: MockClock) -> None:
     telemetry = Telemetry()
     await run_all(telemetry.observer, ms.Traffic())
     metrics = telemetry.metrics()

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import pytest
 import trio
-import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
@@ -50,7 +50,7 @@ class Row(Pump):
         return self._report(now)
 
 
-def test_figures_are_reported_a_tick_after_a_change_once_a_second() -> None:
+def test_figures_follow_a_change_by_a_tick_once_a_second() -> None:
     reported: list[float] = []
     more = [True, False, False, False]
     runtime = UnitRuntime()
@@ -354,19 +354,16 @@ async def play(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]
                 elif step[0] == "cancel":
                     if world.started:
                         call = world.started[step[1] % len(world.started)].call
-                        assert call is not None
                         call.cancel()
                 else:
                     for _ in range(step[-1]):
                         world.start(*step[:-1])
             with trio.fail_after(300):
                 for started in world.started:  # it may grow meanwhile
-                    assert started.call is not None
                     await started.call.wait()
             left = engine.statistics().traffic
     assert world.without_key == 0
     for started in world.started:
-        assert started.call is not None
         assert [started.call.completion] == started.completions
     assert {name: (each.waiting, each.running) for name, each in left.limiters.items()} == dict.fromkeys(
         left.limiters, (0, 0)
@@ -395,7 +392,7 @@ def no_defects() -> Iterator[None]:
 @given(STEPS, st.lists(st.sampled_from(FAULTS), max_size=30))
 def test_every_call_completes_once_and_nothing_stays_reserved(steps: list[tuple[Any, ...]], faults: list[str]) -> None:
     with no_defects():
-        trio.run(play, steps, faults, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(play, steps, faults, clock=MockClock(autojump_threshold=0))
 
 
 TURNS = ["nothing", "nothing", "nothing", "cancel the last", "cancel all", "start another", "raise", "count"]
@@ -403,11 +400,9 @@ TURNS = ["nothing", "nothing", "nothing", "cancel the last", "cancel all", "star
 
 @settings(derandomize=True, max_examples=60)
 @given(STEPS, st.lists(st.sampled_from(FAULTS), max_size=20), st.lists(st.sampled_from(TURNS), max_size=80))
-def test_functions_of_the_program_may_end_any_call(
-    steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]
-) -> None:
+def test_functions_of_the_program_end_calls(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]) -> None:
     with no_defects():
-        trio.run(play, steps, faults, turns, clock=trio.testing.MockClock(autojump_threshold=0))
+        trio.run(play, steps, faults, turns, clock=MockClock(autojump_threshold=0))
 
 
 class Canceller(ms.Observer):
@@ -429,7 +424,6 @@ class Canceller(ms.Observer):
         if name == self.name:
             self.asked += 1
             if self.asked == self.turn:
-                assert self.call is not None
                 self.call.cancel()
 
     def key(self) -> str:
@@ -521,7 +515,7 @@ def test_a_call_that_a_function_has_ended_is_not_sent(who: str, model: str) -> N
                 return done, engine.statistics().traffic
 
     with no_defects():
-        done, left = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        done, left = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert [completion.error_category for completion in done] == [ms.ErrorCategory.CANCELLED]
     assert program.sent == sent
     assert [(each.reserved, each.waiting) for each in left.budgets] == [(Amounts(), 0)]
@@ -529,7 +523,7 @@ def test_a_call_that_a_function_has_ended_is_not_sent(who: str, model: str) -> N
 
 
 @pytest.mark.parametrize("turn", [2, 3])
-def test_a_price_that_ends_a_call_during_its_second_attempt_loses_nothing(turn: int) -> None:
+def test_a_price_that_ends_a_hedged_call_loses_nothing(turn: int) -> None:
     """The price of the second attempt is asked before it is sent, and that of the first one when it has lost."""
     program = Canceller("price", turn)
     program.answers = [b"hang"]
@@ -553,7 +547,7 @@ def test_a_price_that_ends_a_call_during_its_second_attempt_loses_nothing(turn: 
                 return done, engine.statistics().traffic
 
     with no_defects():
-        done, left = trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        done, left = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert [completion.error_category for completion in done] == [ms.ErrorCategory.CANCELLED]
     assert (program.sent, slow.sent) == (1, turn - 2)
     assert [(each.reserved, each.waiting) for each in left.budgets] == [(Amounts(), 0)]
@@ -561,7 +555,7 @@ def test_a_price_that_ends_a_call_during_its_second_attempt_loses_nothing(turn: 
     assert all((each.running, each.waiting) == (0, 0) for each in left.limiters.values())
 
 
-def test_a_call_that_ends_when_the_pool_discards_an_old_connection_is_not_sent() -> None:
+def test_a_call_ended_by_a_discarded_connection_is_not_sent() -> None:
     program = Canceller("connection_closed")
 
     async def main() -> list[bool]:
@@ -578,16 +572,14 @@ def test_a_call_that_ends_when_the_pool_discards_an_old_connection_is_not_sent()
             return outcomes
 
     with no_defects():
-        assert trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0)) == [True, False, True]
+        assert trio.run(main, clock=MockClock(autojump_threshold=0)) == [True, False, True]
     assert program.sent == 2
 
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("ending", ["answer", "cancel", "error"])
 @pytest.mark.parametrize("function", ["price", "connection_closed"])
-def test_a_function_that_closes_the_engine_at_a_call_s_end_completes_it_once(
-    function: str, ending: str, stream: bool
-) -> None:
+def test_a_call_whose_end_closes_the_engine_ends_once(function: str, ending: str, stream: bool) -> None:
     asked = trio.Event()
 
     async def serve(line: Line) -> None:
@@ -633,4 +625,4 @@ def test_a_function_that_closes_the_engine_at_a_call_s_end_completes_it_once(
         return completions
 
     with no_defects():
-        assert len(trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))) == 1
+        assert len(trio.run(main, clock=MockClock(autojump_threshold=0))) == 1

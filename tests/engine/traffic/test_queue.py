@@ -342,7 +342,7 @@ def test_a_correction_keeps_no_tenant_waiting_for_long(used: int) -> None:
     assert 2 <= taken.count("a") <= 8 or used > 1000  # then one call of a's is many of b's
 
 
-def test_a_tenant_that_used_nothing_is_forgotten_and_others_are_kept() -> None:
+def test_a_tenant_that_used_nothing_is_forgotten() -> None:
     queue = TenantClass()
     for tenant in ("used", "cancelled", "charged"):
         ticket = passed(queue, 10, tenant)

@@ -216,7 +216,7 @@ def test_the_window_grows_only_while_half_of_it_is_used() -> None:
     assert quota.window.size == 10
 
 
-def test_the_window_grows_no_further_than_three_times_a_known_rate() -> None:
+def test_the_window_grows_to_three_times_a_known_rate() -> None:
     """The server accepts each call after half a second and allows 60 a second: 3 × 60 × 0.5 calls."""
     quota = a_quota(requests_per_minute=3600)
     for now in range(20):
@@ -225,7 +225,7 @@ def test_the_window_grows_no_further_than_three_times_a_known_rate() -> None:
     assert quota.window.size == 90
 
 
-def test_the_window_of_a_fast_server_with_a_known_rate_stays_small() -> None:
+def test_the_window_of_a_fast_server_with_a_rate_is_small() -> None:
     quota = a_quota(requests_per_minute=3600)
     for step in range(200):
         for ticket in [send(quota, step) for _ in range(quota.window.size)]:
@@ -235,9 +235,7 @@ def test_the_window_of_a_fast_server_with_a_known_rate_stays_small() -> None:
 
 @pytest.mark.parametrize("limit", [None, 1e6], ids=["no limit", "a limit per day"])
 @pytest.mark.parametrize(("ended", "sizes"), [(True, [10, 500, 500, 1010]), (False, [10, 20, 40, 50])])
-def test_the_window_grows_with_answers_where_no_rate_is_known(
-    ended: bool, sizes: list[int], limit: float | None
-) -> None:
+def test_the_window_grows_with_answers_without_a_rate(ended: bool, sizes: list[int], limit: float | None) -> None:
     """Answers add 50 calls each, as far as a tenth of all calls is sent before a refusal. Heads add one each."""
     quota, found = Quota(PLAIN, declared=declared_buckets(RateLimit(requests_per_day=limit)) if limit else ()), [10]
     for now in range(3):
@@ -249,7 +247,7 @@ def test_the_window_grows_with_answers_where_no_rate_is_known(
     assert found == pytest.approx(sizes, abs=10)
 
 
-def test_no_answer_makes_the_window_grow_after_a_refusal_and_no_failed_call_does() -> None:
+def test_after_a_refusal_no_answer_makes_the_window_grow() -> None:
     quota, failing = a_quota(), a_quota()
     quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.RATE), 0.1)
     for ticket in [send(quota, 9) for _ in range(10)]:
@@ -314,9 +312,7 @@ def test_output_counted_as_produced_costs_the_learned_mean() -> None:
         ("groq", (1, 90, 20, 110), 890, 890),
     ],
 )
-def test_a_call_is_settled_by_its_usage(
-    provider: str, used: tuple[float, ...], declared: float, of_server: float
-) -> None:
+def test_a_call_is_settled_by_usage(provider: str, used: tuple[float, ...], declared: float, of_server: float) -> None:
     """A declared limit counts what was used, whatever is known of the server's settlement."""
     quota = a_quota(charging_of(provider), tokens_per_minute=1000)
     first = send(quota, 0, 0)
@@ -384,7 +380,7 @@ def test_the_next_scarce_limit_is_blamed_after_the_first() -> None:
 # 9. Declared limits.
 
 
-def test_less_than_one_request_in_a_window_is_one_in_a_longer_time() -> None:
+def test_less_than_one_request_is_one_in_a_longer_time() -> None:
     quota = a_quota(requests_per_second=0.5)
     assert quota.never(Permit(100, 0), 0) is None
     send(quota, 0)
@@ -427,7 +423,6 @@ def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
     assert quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.SPENT, hint=11), 1) is Refusal.SPENT
     cost = quota.charger.estimate(1, 1)
     impossible = quota.impossible(cost, 2)
-    assert impossible is not None
     assert (impossible.refusal, impossible.retry_after) == (Refusal.SPENT, 59)
     assert quota.impossible(cost, 61) is None
 
@@ -435,7 +430,6 @@ def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
 def test_a_request_larger_than_a_declared_limit_can_never_go() -> None:
     quota = a_quota(tokens_per_minute=1000)
     impossible = quota.impossible(quota.charger.estimate(900, 200), 0)
-    assert impossible is not None
     assert impossible.refusal is Refusal.TOO_LARGE
     assert "tokens_per_minute" in impossible.why
 
@@ -447,7 +441,6 @@ def test_a_used_up_day_is_said_at_once() -> None:
     send(quota, 0)
     send(quota, 0)
     impossible = quota.impossible(cost, 0)
-    assert impossible is not None
     assert impossible.retry_after == pytest.approx(43200)
 
 
@@ -606,7 +599,6 @@ def test_half_of_the_estimate_must_exceed_a_reported_limit() -> None:
     quota.confirm(send_call(quota, 0), report(TOKENS, 600, 600), 0)
     assert quota.never(Permit(1200, 0), 0) is None
     impossible = quota.never(Permit(1202, 0), 0)
-    assert impossible is not None
     assert impossible.why == "the request is larger than the whole limit: tokens (600)"
     assert quota.never(Permit(1000, 100), 0) is None
     assert quota.never(Permit(1000, 102), 0) is not None
@@ -620,7 +612,6 @@ def test_a_used_up_day_fails_a_call_that_would_wait_a_minute() -> None:
     assert quota.impossible(cost(), 0) is None, "sixty seconds"
     quota.reported["requests"].bucket.level = -5.1
     impossible = quota.impossible(cost(), 0)
-    assert impossible is not None
     assert (impossible.why, impossible.refusal, impossible.retry_after) == (
         "used up: requests", Refusal.SPENT, pytest.approx(61),
     )  # fmt: skip
@@ -698,7 +689,7 @@ def test_a_limit_that_is_reported_late_forgets_old_calls(remaining: float | None
     assert quota.level(REQUESTS, 101) == level
 
 
-def test_an_unstreamed_response_describes_the_time_of_its_request() -> None:
+def test_an_unstreamed_response_is_of_its_request_s_time() -> None:
     """What has flowed in since then, and the refused calls that the server did not count, are not taken."""
     quota = plain_quota()
     first = send_call(quota, 0)
@@ -718,7 +709,7 @@ def test_what_flows_into_a_full_bucket_is_lost() -> None:
     assert quota.level(REQUESTS, 100) == 60 - 9
 
 
-def test_the_response_to_an_earlier_call_does_not_change_a_limit_back() -> None:
+def test_an_earlier_call_s_response_changes_no_limit_back() -> None:
     quota = plain_quota()
     quota.confirm(send_call(quota, 0), report(REQUESTS, 60), 0)
     slow, quick = send_call(quota, 1), send_call(quota, 2)

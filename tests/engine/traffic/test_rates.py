@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import open_peer
@@ -124,7 +125,7 @@ async def test_what_an_entry_covers_and_who_shares_it(key: str) -> None:
         assert sum(waiting[model] for model in group) == 12 * len(group) - 10
 
 
-async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing.MockClock) -> None:
+async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: MockClock) -> None:
     running, most = [0], [0]
 
     class Counting(Limited):
@@ -153,7 +154,7 @@ async def test_calls_at_a_time_are_bounded_over_all(autojump_clock: trio.testing
     assert all("quota" not in completion.timings.waited for completion in completions)
 
 
-async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: trio.testing.MockClock) -> None:
+async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=1e6, seconds=0)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=60_000)}, adaptive=False)
     ends: list[str] = []
@@ -171,7 +172,7 @@ async def test_small_calls_do_not_keep_large_ones_waiting(autojump_clock: trio.t
     assert ends.index("chat/large") < 40
 
 
-async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_without_adapting_only_hints_are_followed(autojump_clock: MockClock) -> None:
     server = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 3\r\n")
     async with (
         open_peer(server.serve) as peer,
@@ -185,7 +186,7 @@ async def test_without_adapting_only_hints_are_followed(autojump_clock: trio.tes
     assert trio.current_time() - started >= 3
 
 
-async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_clock: MockClock) -> None:
     """The limit has room for the small urgent call when it is started. The large call waits for some 20 s more."""
     server = Server("one", seconds=0.5)
     rates = {"one/m": ms.RateLimit(output_tokens_per_minute=600)}
@@ -200,7 +201,7 @@ async def test_an_urgent_call_that_fits_goes_before_one_that_waits(autojump_cloc
         assert trio.current_time() - began < 1
 
 
-async def test_two_engines_share_nothing(autojump_clock: trio.testing.MockClock) -> None:
+async def test_two_engines_share_nothing(autojump_clock: MockClock) -> None:
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=1)})
     server = Limited(seconds=0)
     async with (
@@ -214,9 +215,7 @@ async def test_two_engines_share_nothing(autojump_clock: trio.testing.MockClock)
         assert trio.current_time() - started < 1
 
 
-async def test_a_scope_that_was_held_back_takes_its_turn_after_the_pause(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_scope_held_back_takes_its_turn_after_the_pause(autojump_clock: MockClock) -> None:
     held = Limited(per_minute=60, capacity=1, seconds=0, refusal_headers="retry-after: 5\r\n")
     busy = Limited(per_minute=1e6, seconds=2)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(concurrent=1)}, adaptive=False)

@@ -206,9 +206,7 @@ def test_a_new_breaker_lets_calls_through() -> None:
         (4, 5, 0, "open"), (5, 5, 0, "closed"), (5, 6, 0, "open"), (100, 10, 0, "closed"), (100, 11, 0, "open"),
     ],
 )  # fmt: skip
-def test_a_breaker_opens_at_five_failures_that_are_more_than_half_of_the_last_twenty(
-    good: int, failures: int, broken: int, state: str
-) -> None:
+def test_a_breaker_opens_at_five_failures_of_most_calls(good: int, failures: int, broken: int, state: str) -> None:
     breaker = a_breaker(failures, broken, good)
     assert (breaker.state(10), breaker.is_tripped) == (state, state == "open")
     assert breaker.next_time(10) == (12 if state == "open" else 10)
@@ -238,7 +236,7 @@ def test_calls_after_the_latest_outcome_are_not_looked_at() -> None:
     assert breaker.state(2.1) == "open"
 
 
-def test_failures_of_calls_before_many_that_were_answered_are_forgotten() -> None:
+def test_failures_before_many_answers_are_forgotten() -> None:
     """A target hung for a while. When the timeouts of these calls end, it has long been answering others."""
     breaker = Breaker()
     hanging, answered = [breaker.begin(0) for _ in range(50)], [breaker.begin(1) for _ in range(20)]
@@ -275,7 +273,7 @@ def test_an_earlier_call_says_nothing_while_a_breaker_is_open() -> None:
     assert (breaker.state(14.9), breaker.next_time(14.9), breaker.state(15)) == ("open", 15, "probing")
 
 
-def test_a_probing_call_without_an_outcome_is_followed_by_another() -> None:
+def test_a_probe_without_an_outcome_is_followed_by_another() -> None:
     breaker = a_breaker(5)
     probe = breaker.begin(12)
     breaker.end(probe - 1)
@@ -310,7 +308,7 @@ def test_a_first_event_does_not_forgive_broken_streams() -> None:
     assert not breaker.is_tripped
 
 
-def test_a_call_that_is_sent_although_the_breaker_is_open_may_close_it() -> None:
+def test_a_call_through_an_open_breaker_may_close_it() -> None:
     """A route ignores breakers while most of its targets are open."""
     breaker = a_breaker(5)
     breaker.fail(breaker.begin(11), 11.5)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.routed import Routed
@@ -35,7 +35,7 @@ def assert_nothing_is_left(engine: ms.Engine) -> None:
     assert traffic.routes["fast"].waiting == 0
 
 
-async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(autojump_clock: MockClock) -> None:
     recorders = [Recorder() for _ in range(9)]
     async with open_targets(*map(Server, NAMES), route=shared(), rates=limits()) as engine:
         calls = [engine.start_stream(ask(), each.on_event, each.on_completion) for each in recorders]
@@ -47,7 +47,7 @@ async def test_a_closed_engine_ends_calls_that_wait_at_several_targets(autojump_
     assert_nothing_is_left(engine)
 
 
-async def test_a_drained_engine_sends_the_calls_that_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_drained_engine_sends_the_calls_that_wait(autojump_clock: MockClock) -> None:
     async with open_targets(*map(Server, NAMES), route=shared(), rates=limits()) as engine:
         calls = [engine.start_stream(ask()) for _ in range(6)]
         assert not await engine.drain(10)
@@ -57,9 +57,7 @@ async def test_a_drained_engine_sends_the_calls_that_wait(autojump_clock: trio.t
 
 
 @pytest.mark.parametrize("balance", ["order", "weighted", "fastest"])
-async def test_a_cancelled_call_leaves_all_queues_and_others_go_on(
-    autojump_clock: trio.testing.MockClock, balance: str
-) -> None:
+async def test_a_cancelled_call_leaves_all_queues_and_others_go_on(autojump_clock: MockClock, balance: str) -> None:
     async with open_targets(*map(Server, NAMES), route=shared(balance), rates=limits()) as engine:
         calls = [engine.start_stream(ask()) for _ in range(8)]
         await trio.sleep(1)
@@ -70,7 +68,7 @@ async def test_a_cancelled_call_leaves_all_queues_and_others_go_on(
     assert [completion.success for completion in completions] == [True] * 3 + [False] * 3 + [True] * 2
 
 
-async def test_callbacks_cancel_and_start_calls_that_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_callbacks_cancel_and_start_calls_that_wait(autojump_clock: MockClock) -> None:
     started: list[ms.Call] = []
 
     def on_completion(completion: ms.Completion) -> None:
@@ -87,20 +85,19 @@ async def test_callbacks_cancel_and_start_calls_that_wait(autojump_clock: trio.t
 
 
 @pytest.mark.parametrize("clock", ["queue", "total"])
-async def test_a_deadline_ends_the_wait_at_several_targets(autojump_clock: trio.testing.MockClock, clock: str) -> None:
+async def test_a_deadline_ends_the_wait_at_several_targets(autojump_clock: MockClock, clock: str) -> None:
     timeouts = ms.Timeouts(**{clock: 5})
     async with open_targets(*map(Server, NAMES), route=shared(), rates=limits()) as engine:
         completions = [await call.wait() for call in [engine.start_stream(ask(timeouts=timeouts)) for _ in range(5)]]
         assert_nothing_is_left(engine)
     for completion in completions[3:]:
-        assert completion.error is not None
         assert (completion.error.category, completion.error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock)
         assert completion.timings.finished == pytest.approx(5, abs=0.1)
         assert completion.timings.waited["quota"] == pytest.approx(5, abs=0.1)
         assert completion.attempt_records == ()
 
 
-async def test_a_session_is_forgotten_while_its_call_runs(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_session_is_forgotten_while_its_call_runs(autojump_clock: MockClock) -> None:
     async with open_targets(*(Server(name, 1.0) for name in NAMES), route=shared("sticky")) as engine:
         call = engine.start_stream(ask(session="s"))
         await trio.sleep(0.5)
@@ -110,7 +107,7 @@ async def test_a_session_is_forgotten_while_its_call_runs(autojump_clock: trio.t
         assert_nothing_is_left(engine)
 
 
-async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: trio.testing.MockClock) -> None:
+async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: MockClock) -> None:
     down = failing("503 Service Unavailable")
     one = Server("one", fault=lambda server: down(server) if server.sent <= 7 else None)
     async with open_targets(one, retry=ms.Retry(max_attempts=1)) as engine:
@@ -123,7 +120,7 @@ async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: trio
     assert [round(completion.timings.finished or 0) for completion in completions[:3]] == [2, 4, 6]
 
 
-async def test_targets_whose_daily_limits_are_spent_are_not_asked_again(autojump_clock: trio.testing.MockClock) -> None:
+async def test_targets_with_spent_daily_limits_are_not_asked(autojump_clock: MockClock) -> None:
     spent = failing("429 Too Many Requests", "Rate limit reached on requests per day (RPD): Limit 200, Used 200.")
     servers = [Server("one", fault=spent), Server("two", fault=spent)]
     async with open_targets(*servers, retry=ms.Retry(max_attempts=5, base=100, jitter=0)) as engine:
@@ -132,20 +129,17 @@ async def test_targets_whose_daily_limits_are_spent_are_not_asked_again(autojump
         assert trio.current_time() - began < 1
     assert [server.sent for server in servers] == [1, 1]
     assert path(completion) == [("one/m", "rate_limit"), ("two/m", "rate_limit")]
-    assert completion.error is not None
     assert not completion.error.retryable
 
 
-async def test_attempts_count_in_later_rounds_too(autojump_clock: trio.testing.MockClock) -> None:
+async def test_attempts_count_in_later_rounds_too(autojump_clock: MockClock) -> None:
     servers = [Server(name, fault=failing("503 Service Unavailable")) for name in NAMES]
     async with open_targets(*servers, retry=ms.Retry(max_attempts=4, base=0.01)) as engine:
         completion = await engine.start_stream(ask()).wait()
     assert [target for target, _ in path(completion)] == ["one/m", "two/m", "three/m", "one/m"]
 
 
-async def test_a_target_where_it_is_too_late_is_asked_again_after_a_pause(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_a_target_that_is_too_late_is_asked_after_a_pause(autojump_clock: MockClock) -> None:
     one, two = Server("one"), Server("two", fault=failing("503 Service Unavailable"))
     route = ms.Route("fast", [ms.Target("one/m", timeouts=ms.Timeouts(queue=2)), "two/m"])
     rates = {"one": ms.RateLimit(requests_per_minute=1)}
@@ -164,7 +158,7 @@ ROLE = (
 
 
 @pytest.mark.parametrize("lead", [b": keep-alive\n\n", ROLE], ids=["comment", "role"])
-async def test_a_comment_or_a_role_is_no_first_event(autojump_clock: trio.testing.MockClock, lead: bytes) -> None:
+async def test_a_comment_or_a_role_is_no_first_event(autojump_clock: MockClock, lead: bytes) -> None:
     async def breaks(line: Line) -> None:
         await line.request()
         await line.send(STREAM_HEAD + chunked(lead, end=False).decode())
@@ -179,7 +173,7 @@ async def test_a_comment_or_a_role_is_no_first_event(autojump_clock: trio.testin
     assert (recorder.text, recorder.types.count("START")) == ("two", 1)
 
 
-async def test_a_fallback_is_used_at_once_while_all_others_are_dead(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_fallback_is_used_at_once_while_all_others_are_dead(autojump_clock: MockClock) -> None:
     servers = [Server("one", fault=hangs), Server("two", fault=hangs), Server("three")]
     quick = ms.Timeouts(first_byte=1)
     targets = [
@@ -200,9 +194,7 @@ SESSIONS: dict[str, object] = {"a list": ["s"], "a number": 3, "empty": ""}
 
 @pytest.mark.parametrize("session", SESSIONS.values(), ids=SESSIONS)
 @pytest.mark.parametrize("balance", ["order", "sticky"])
-async def test_a_session_that_is_no_text_is_an_error(
-    autojump_clock: trio.testing.MockClock, session: object, balance: str
-) -> None:
+async def test_a_session_that_is_no_text_is_an_error(autojump_clock: MockClock, session: object, balance: str) -> None:
     async with open_targets(*map(Server, NAMES), route=shared(balance)) as engine:
         with pytest.raises(ms.InvalidRequestError, match="session: must be text that is not empty"):
             engine.start_stream(ask(session=session))
@@ -216,9 +208,7 @@ NO_MODELS: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("make", NO_MODELS.values(), ids=NO_MODELS)
-async def test_a_wrong_model_is_an_error_with_several_keys(
-    autojump_clock: trio.testing.MockClock, make: Callable[[], object]
-) -> None:
+async def test_a_wrong_model_is_an_error_with_keys(autojump_clock: MockClock, make: Callable[[], object]) -> None:
     async with open_peer(Server("one").serve) as peer:
         one = provider(Server("one"), peer, api_key=["a", "b"])
         async with ms.open_engine([one], traffic=ms.Traffic()) as engine:
@@ -227,9 +217,7 @@ async def test_a_wrong_model_is_an_error_with_several_keys(
 
 
 @pytest.mark.parametrize("model", ["fast", "one/m"])
-async def test_a_callback_may_cancel_a_call_that_is_overdue_too(
-    autojump_clock: trio.testing.MockClock, model: str
-) -> None:
+async def test_a_callback_may_cancel_a_call_that_is_overdue_too(autojump_clock: MockClock, model: str) -> None:
     calls: list[ms.Call] = []
 
     def cancel_all(completion: ms.Completion) -> None:
@@ -245,7 +233,7 @@ async def test_a_callback_may_cancel_a_call_that_is_overdue_too(
     assert categories <= {ms.ErrorCategory.TIMEOUT, ms.ErrorCategory.CANCELLED}
 
 
-async def test_a_target_that_breaks_every_stream_is_left_alone(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_target_that_breaks_every_stream_is_left_alone(autojump_clock: MockClock) -> None:
     one, two = Server("one", fault=lambda server: BROKEN), Server("two")
     async with open_targets(one, two) as engine:
         completions = []
@@ -260,7 +248,7 @@ async def test_a_target_that_breaks_every_stream_is_left_alone(autojump_clock: t
     assert sum(not completion.success for completion in completions) <= 15  # five, and a probe every two seconds
 
 
-async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clock: MockClock) -> None:
     servers = [Server(name) for name in NAMES]
     async with open_targets(*servers, route=shared(), rates=limits()) as engine:
         for _ in NAMES:
@@ -286,9 +274,7 @@ def count(kind: type) -> int:
 
 @pytest.mark.parametrize("hedge", [None, ms.Hedge(after=10)])
 @pytest.mark.parametrize("stream", [True, False])
-async def test_after_a_coded_answer_the_next_target_is_asked(
-    autojump_clock: trio.testing.MockClock, stream: bool, hedge: ms.Hedge | None
-) -> None:
+async def test_after_a_code_the_next_is_asked(autojump_clock: MockClock, stream: bool, hedge: ms.Hedge | None) -> None:
     coded = answer(b"x", headers="Content-Encoding: gzip\r\n")
     one, two = Server("one", fault=lambda server: coded), Server("two")
     route = ms.Route("fast", ["one/m", "two/m"], hedge=hedge)

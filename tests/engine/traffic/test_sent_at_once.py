@@ -134,7 +134,6 @@ def test_a_learned_limit_does_not_exceed_the_least_declared_one() -> None:
     limits = [DeclaredLimit("", rate, 0.0) for rate in rates]
     for declared, least in ((limits, 3), (limits[:2], 5), (limits[:1], 8)):
         scope = LimiterState("one", charging_of("vllm"), limits=declared)
-        assert scope.concurrency is not None
         assert scope.concurrency.limit == least
 
 
@@ -158,7 +157,7 @@ def test_a_call_does_not_go_at_once_before_one_that_waits() -> None:
     assert not scope.admit_at_once(Permit(1.0, 10), 0.0)
 
 
-def test_a_call_does_not_go_at_once_past_another_scope_in_the_line() -> None:
+def test_a_call_does_not_pass_another_scope_in_the_line() -> None:
     """The next call of another scope waits for the shared limit: a small call of this scope waits behind it."""
     shared = DeclaredLimit("*", RateLimit(tokens_per_minute=600), 0.0)
     first, second = (LimiterState(name, charging_of("groq"), limits=[shared]) for name in ("first", "second"))

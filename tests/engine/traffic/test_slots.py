@@ -2,7 +2,7 @@
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
@@ -34,9 +34,7 @@ class Slots:
 
 
 @pytest.mark.parametrize(("profile", "status"), [("vllm", "503 Service Unavailable"), ("deepseek", "429 Slots")])
-async def test_refusals_teach_how_many_may_run(
-    autojump_clock: trio.testing.MockClock, profile: str, status: str
-) -> None:
+async def test_refusals_teach_how_many_may_run(autojump_clock: MockClock, profile: str, status: str) -> None:
     server = Slots(5, status)
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="here", profile=profile)
@@ -56,7 +54,7 @@ async def test_refusals_teach_how_many_may_run(
     assert any(completion.timings.waited.get("slot", 0) > 1 for completion in completions)
 
 
-async def test_models_of_one_server_share_its_slots(autojump_clock: trio.testing.MockClock) -> None:
+async def test_models_of_one_server_share_its_slots(autojump_clock: MockClock) -> None:
     server = Slots(5, "503 Service Unavailable")
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")

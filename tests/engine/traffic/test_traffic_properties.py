@@ -32,12 +32,7 @@ STEPS = st.lists(
 
 
 def new_ticket(number: int) -> Permit:
-    return Permit(
-        1.0 + number % 50,
-        number % 30,
-        priority=list(Priority)[number % 3],
-        tenant=str(number % 4),
-    )
+    return Permit(1.0 + number % 50, number % 30, priority=list(Priority)[number % 3], tenant=str(number % 4))
 
 
 def play(scope: LimiterState, steps: list[tuple[str, int, float]]) -> tuple[list[Permit], float]:
@@ -241,9 +236,7 @@ def test_two_tenants_are_served_alike_whatever_they_reserve(
     st.floats(0.5, 500),
     st.lists(st.tuples(st.floats(0.01, 1000), st.floats(0, 2), st.sampled_from(["go", "go", "accept", "refuse"]))),
 )
-def test_the_learned_bucket_never_lets_more_go_than_its_rate(
-    rate: float, steps: list[tuple[float, float, str]]
-) -> None:
+def test_the_learned_bucket_lets_no_more_go_than_its_rate(rate: float, steps: list[tuple[float, float, str]]) -> None:
     """In any interval, the sent cost is at most the inflow, one capacity, and the call that exceeded the level."""
     learned, now = LearnedBucket(rate, 10.0, 0.0), 0.0
     allowed, gone, largest, highest = 0.0, 0.0, 0.0, learned.bucket.capacity
@@ -354,7 +347,7 @@ class SharedLimits:
 
 @settings(derandomize=True, max_examples=300)
 @given(st.integers(0, 2**32))
-def test_limiters_that_share_limits_send_all_calls_without_an_endless_change_of_places(seed: int) -> None:
+def test_sharing_limiters_send_all_calls_without_a_cycle(seed: int) -> None:
     chance = random.Random(seed)
     world = SharedLimits(chance)
     for state in world.states:

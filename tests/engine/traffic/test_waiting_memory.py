@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 import trio
-import trio.testing
+from trio.testing import MockClock
 
 import manystream as ms
 
@@ -65,7 +65,7 @@ WAYS: dict[str, tuple[str, ms.Traffic, list[ms.Provider], int]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_waiting_call_needs_less_than_two_kib(way: str, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_waiting_call_needs_less_than_two_kib(way: str, autojump_clock: MockClock) -> None:
     model, traffic, providers, most = WAYS[way]
     used = await bytes_of_a_waiting_call(model, traffic, providers)
     assert used < most

@@ -43,7 +43,7 @@ def test_calls_before_another_are_those_that_were_sent_earlier() -> None:
     assert list(window.before(Permit(1, 1))) == [], "an earlier one that has left the window"
 
 
-def test_a_window_grows_if_half_of_it_was_used_since_a_call_was_sent() -> None:
+def test_a_window_grows_if_half_of_it_was_used() -> None:
     window = Window()
     few = filled(window, 4, 0)
     assert window.confirm(few[0], INF, 0.1)
@@ -70,9 +70,7 @@ def test_a_window_grows_if_half_of_it_was_used_since_a_call_was_sent() -> None:
         (0.5, 9.0, 50),
     ],
 )
-def test_answers_make_the_window_grow_as_far_as_a_refusal_would_have_come(
-    took: float, answered: float, size: int
-) -> None:
+def test_answers_make_the_window_grow_to_the_next_refusal(took: float, answered: float, size: int) -> None:
     """In a tenth of the time of an answer, or in that of a head if that is less, 50 calls are sent."""
     window = Window()
     for ticket in filled(window, 10, 0):
@@ -109,7 +107,7 @@ def test_an_answer_adds_nothing_to_a_window_that_is_not_used() -> None:
     assert window.size == 10
 
 
-def test_what_a_window_allows_is_spread_over_the_time_of_a_round_trip() -> None:
+def test_a_window_is_spread_over_a_round_trip() -> None:
     window = Window()
     for ticket in filled(window, 10, 0):
         window.confirm(ticket, INF, 0.2)

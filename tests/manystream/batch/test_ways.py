@@ -433,12 +433,7 @@ async def test_a_run_without_a_way_does_not_send_what_is_in_a_batch(tmp_path: Pa
     assert not server.live
 
 
-STEPS = {
-    "intended": (0, 0, 0),
-    "uploaded": (1, 0, 0),
-    "sent, not arrived": (1, 1, 0),
-    "sent, arrived": (1, 1, 1),
-}
+STEPS = {"intended": (0, 0, 0), "uploaded": (1, 0, 0), "sent, not arrived": (1, 1, 0), "sent, arrived": (1, 1, 1)}
 """How far a run came before it was killed → uploaded, noted as sent, created."""
 
 

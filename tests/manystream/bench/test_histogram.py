@@ -79,8 +79,7 @@ def test_the_form_is_that_of_the_tools_of_hdrhistogram() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "nonsense", "HISTFAAA", base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x05abcde").decode(), "é"],
+    "text", ["", "nonsense", "HISTFAAA", base64.b64encode(b"\x1c\x84\x93\x14\0\0\0\x05abcde").decode(), "é"]
 )
 def test_other_text_is_no_histogram(text: str) -> None:
     with pytest.raises(ValueError, match="is no histogram"):

@@ -161,7 +161,6 @@ def test_answers_are_printed(simulator: Simulator, errors: tuple[str, ...], tmp_
 def test_a_reader_that_ends_early_ends_the_batch(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(number)) for number in range(5000)])
     process = start(tmp_path, "p.jsonl", "-o", "-", *against(simulator)[3:], "--plain")
-    assert process.stdout is not None
     assert process.stdout.readline().startswith('{"id":')
     process.stdout.close()
     process.stdout = None

@@ -75,9 +75,7 @@ def records(name: str = "a.jsonl") -> list[dict[str, Any]]:
     return [json.loads(text) for text in path.read_bytes().splitlines()] if path.exists() else []
 
 
-def test_a_spent_budget_ends_the_run_and_a_larger_one_goes_on(
-    simulator: Simulator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_larger_budget_runs_on(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     assert batch(simulator, "--budget", "0.1") == 1
     assert len(records()) == 5
     assert not Path("a.errors.jsonl").exists()
@@ -125,7 +123,7 @@ def test_a_killed_batch_is_counted_when_it_goes_on(simulator: Simulator, folder:
     assert sum(record["spent_usd"] for record in records()) == pytest.approx(0.8)
 
 
-def test_calls_that_ctrl_c_cancels_are_counted_later(
+def test_calls_cut_by_ctrl_c_count_later(
     simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = ["hello", *["simulate: delay=60"] * 3]
@@ -155,9 +153,7 @@ def live(simulator: Simulator) -> int:
         return json.load(answer)["live"]
 
 
-def test_an_answer_that_cannot_be_written_is_counted_later(
-    simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritten_answer_counts_later(simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -178,9 +174,7 @@ def test_each_shard_has_its_part_of_the_budget(simulator: Simulator, capsys: pyt
     assert "($0.06 of $0.06 spent)" in err
 
 
-def test_answers_that_were_recorded_without_prices_are_counted(
-    simulator: Simulator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_recorded_answers_without_prices_are_counted(simulator: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "genai_prices", None)
         assert batch(simulator) == 0

@@ -77,7 +77,6 @@ def test_a_cluster_is_given_the_defaults(cluster: Cluster) -> None:
     assert batch("--ray", "10.0.0.5:6379", "--model", "gpt-5") == 0
     assert cluster.asked == [("10.0.0.5:6379", None)]
     workers = cluster.workers
-    assert workers is not None
     (provider,) = workers.providers
     assert (type(provider), provider.api_key) == (OpenAIChat, "sk-canary")
     assert workers == WorkerOptions(
@@ -99,7 +98,6 @@ def test_a_cluster_is_given_every_option(cluster: Cluster) -> None:
     )  # fmt: skip
     assert cluster.asked == [("auto", 2)]
     workers = cluster.workers
-    assert workers is not None
     assert (workers.concurrency, workers.attempts, workers.stream, workers.adaptive) == (5, 3, True, False)
     assert (workers.monitor, workers.limit, workers.outage) == (True, RateLimit(requests_per_second=2.0), 60.0)
     assert cluster.options == {
@@ -118,9 +116,7 @@ def test_a_cluster_is_given_every_option(cluster: Cluster) -> None:
         (8, ("--actors", "4"), [1, 1, 1]),
     ],
 )
-def test_there_are_no_more_workers_than_calls(
-    cluster: Cluster, free: int, words: tuple[str, ...], shared: list[int]
-) -> None:
+def test_no_more_workers_than_calls(cluster: Cluster, free: int, words: tuple[str, ...], shared: list[int]) -> None:
     cluster.free = free
     assert batch("--ray", "auto", "--model", "gpt-5", "--concurrency", "3", *words) == 0
     assert cluster.options["concurrency"] == shared
@@ -131,7 +127,6 @@ def test_a_cluster_on_this_machine_may_ask_the_simulator(cluster: Cluster, monke
     monkeypatch.setattr("manystream.simulator.open_simulator", lambda *_, **__: simulator)
     assert batch("--ray", "local", "--simulate") == 0
     workers = cluster.workers
-    assert workers is not None
     assert (workers.priced, workers.proxy) == (False, "")
 
 

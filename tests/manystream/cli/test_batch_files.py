@@ -77,9 +77,7 @@ def test_a_journal_needs_the_name_of_a_file() -> None:
         Journal(Path())
 
 
-def test_the_lines_of_a_named_pipe_are_sent(
-    simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_of_a_named_pipe_are_sent(simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch, "price_list", no_prices)  # it takes a second to load
     pipe = folder / "pipe"
     os.mkfifo(pipe)

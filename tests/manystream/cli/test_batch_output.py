@@ -143,9 +143,7 @@ def test_every_option_reaches_the_batch(run: Run, batches: Batches) -> None:
     assert (batches.options["retry_failed"], batches.options["shard"]) == (True, Shard(1, 4))
 
 
-def test_the_simulator_answers_when_it_is_asked_for(
-    run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_simulator_answers_when_asked_for(run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     from manystream.simulator import Simulator
 
     knobs: list[tuple[str, int]] = []
@@ -232,9 +230,7 @@ def test_a_failure_follows_the_summary(run: Run, batches: Batches, error: Except
     assert run(*TARGET) == (status, SUMMARY, f"manystream batch: {words}\n")
 
 
-def test_a_failure_of_the_cluster_follows_the_summary(
-    run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_s_failure_follows_the_summary(run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def open_cluster_batch(*_: object, **__: object) -> Generator[Any]:
         yield batches.make()("engine", None, lambda named: named)
@@ -244,9 +240,7 @@ def test_a_failure_of_the_cluster_follows_the_summary(
     assert run(*TARGET, "--ray", "local") == (2, SUMMARY, "manystream batch: no worker is left\n")
 
 
-def test_a_file_that_cannot_be_written_has_no_summary(
-    run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_file_has_no_summary(run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     class Journal:
         errors_path = Path("a.errors.jsonl")
 
@@ -273,9 +267,7 @@ def test_a_file_that_cannot_be_written_has_no_summary(
         ("another", TARGET, ""),
     ],
 )  # fmt: skip
-def test_answers_of_the_simulator_and_of_models_do_not_mix(
-    run: Run, recorded: str, target: Sequence[str], words: str
-) -> None:
+def test_answers_of_simulator_and_models_do_not_mix(run: Run, recorded: str, target: Sequence[str], words: str) -> None:
     write(Path("a.jsonl"), [{"id": "0", "provider": recorded, "model": "m", "text": ""}])
     status, _, err = run(*target)
     assert (status, err) == ((1, f"manystream batch: {words}\n") if words else (0, ""))
@@ -405,9 +397,7 @@ def test_each_wrong_option_has_its_reason(run: Run, words: tuple[str, ...], comp
     ("prompts", "reason"),
     [("nowhere.jsonl", "No such file or directory"), (".", "Is a directory"), ("a\0b", "embedded null byte")],
 )
-def test_prompts_that_cannot_be_read_are_one_line(
-    batches: Batches, prompts: str, reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_prompts(batches: Batches, prompts: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", prompts, "-o", "a.jsonl", *TARGET]) == 1
     assert capsys.readouterr() == (
         "",

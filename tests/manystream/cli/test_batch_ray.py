@@ -163,18 +163,14 @@ def answers(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in (folder / "a.jsonl").read_bytes().splitlines()]
 
 
-def test_every_line_is_answered_once_by_two_workers(
-    clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path
-) -> None:
+def test_two_workers_answer_lines_once(clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path) -> None:
     url = simulator.base_urls["openai-chat"]
     assert main([*COMMAND, "--model", "sim-text", "--base-url", url]) == 0
     assert sorted(int(each["id"]) for each in answers(tmp_path)) == list(range(60))
     assert clusters[0].options.providers[0].base_url == url
 
 
-def test_workers_have_the_routes_and_replicas_of_a_plain_batch(
-    clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path
-) -> None:
+def test_workers_have_the_batch_s_replicas(clusters: list[ThreadCluster], simulator: Simulator, tmp_path: Path) -> None:
     url = simulator.base_urls["openai-chat"]
     assert main([*COMMAND, "--route", "sim-text@fail=503,sim-text", "--base-url", url]) == 0
     found = answers(tmp_path)
@@ -193,7 +189,6 @@ def test_limits_of_this_process_go_to_the_workers(clusters: list[ThreadCluster],
     url = simulator.base_urls["openai-chat"]
     assert main([*COMMAND, "--model", "sim-text", "--base-url", url, *options]) == 0
     given = clusters[0].options
-    assert given.limit is not None
     assert (given.limit.requests_per_second, given.limit.tokens_per_minute, given.adaptive) == (2000, 4e8, False)
 
 

@@ -102,9 +102,7 @@ def paid(simulator: Simulator) -> int:
     return simulator.limit_counts()[0].accepted
 
 
-def test_a_spent_budget_ends_the_run_and_a_larger_one_goes_on(
-    simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_larger_budget_runs_on(simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts(folder, 60)
     assert batch(simulator, "--budget", "0.5") == 1
     assert len(records()) == paid(simulator) == 25, "the whole budget is used"
@@ -177,9 +175,7 @@ def test_calls_that_were_interrupted_count_as_spent(
     assert len(records()) * CENTS + lost == pytest.approx(3, abs=CENTS)
 
 
-def test_a_plain_batch_counts_what_lost_workers_had(
-    simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_batch_counts_lost_calls(simulator: Simulator, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = {"id": None, "error": {"category": "unrecorded"}, "unrecorded_usd": 0.1}
     Path("a.errors.jsonl").write_text(json.dumps(line, separators=(",", ":")) + "\n", "utf-8")
     address = simulator.base_urls["openai-chat"]

@@ -107,7 +107,7 @@ def test_what_is_no_shard_is_one_line_and_status_2(
     assert [path.name for path in tmp_path.iterdir()] == ["p.jsonl"]
 
 
-def test_a_shard_s_file_must_not_be_the_input(
+def test_a_shard_s_input_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "a.0-of-2.jsonl", [line("a")])

@@ -49,7 +49,7 @@ def test_a_line_goes_to_the_next_model_of_a_route(simulator: Simulator, folder: 
     assert max(each["attempts"] for each in found) == 2
 
 
-def test_spaces_after_the_commas_of_a_route_are_no_part_of_a_name(simulator: Simulator) -> None:
+def test_spaces_after_commas_are_no_part_of_a_name(simulator: Simulator) -> None:
     assert main(["batch", *FILES, "--route", "sim-text, sim-text@events=3", "--base-url", address(simulator)]) == 0
 
 
@@ -104,9 +104,7 @@ def test_the_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         assert word in shown
 
 
-def test_the_environment_may_have_the_address(
-    simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_has_the_address(simulator: Simulator, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address(simulator))
     assert main(["batch", *FILES, "--model", "gpt-5-mini"]) == 0
     assert {answer["model"] for answer in answers(folder)} == {"gpt-5-mini"}

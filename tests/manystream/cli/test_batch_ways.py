@@ -70,9 +70,7 @@ def test_a_deadline_that_is_none_is_refused(given: str) -> None:
         ((*FILES, "--via", "batch", "--route", "a,b"), "--via batch needs one server"),
     ],
 )
-def test_options_that_do_not_go_together(
-    words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_that_exclude_others(words: tuple[str, ...], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", *words]) == 2
     assert reason in capsys.readouterr().err
 
@@ -101,9 +99,7 @@ def test_a_missed_deadline_is_an_exit_status(capsys: pytest.CaptureFixture[str])
     assert len(records(Path("a.jsonl"))) == 12
 
 
-def test_ctrl_c_leaves_the_batches_running_and_status_shows_them(
-    slow: Simulator, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ctrl_c_leaves_batches_running_and_in_status(slow: Simulator, capsys: pytest.CaptureFixture[str]) -> None:
     url = slow.base_urls["openai-chat"]
     words = [sys.executable, "-m", "manystream", "batch", *FILES, "--base-url", url, "--model", "m", "--via", "batch"]
     pipe = subprocess.PIPE

@@ -227,9 +227,7 @@ def test_a_key_that_is_missing_in_processes_is_one_line(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--no-stream",), ("--rate", "20")])
-def test_the_client_is_calibrated_against_the_simulator(
-    bench: Bench, simulator: Simulator, words: tuple[str, ...]
-) -> None:
+def test_the_client_is_calibrated_by_the_simulator(bench: Bench, simulator: Simulator, words: tuple[str, ...]) -> None:
     _, out, _ = bench(
         simulator.base_urls["openai-chat"], "-n", "5", "-c", "5", "--seconds", "1", "--calibrate", "0.6", "--json",
         *words,
@@ -263,7 +261,6 @@ def test_ctrl_c_shows_the_figures_so_far(simulator: Simulator, words: tuple[str,
     ]  # fmt: skip
     command += ["--header", "x-simulate=rate=50,events=20"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
     process.stderr.readline()  # the first line of progress
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
@@ -281,7 +278,6 @@ def test_ctrl_c_before_the_run_is_quiet(simulator: Simulator, words: tuple[str, 
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert process.stdout is not None
     assert ": streams, 10 at a time, 90 s" in process.stdout.readline()
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)

@@ -124,20 +124,16 @@ def test_every_option_of_a_closed_loop_reaches_the_run(bench: Bench, runs: Runs)
         (["--rate", "20"], (20.0, 20.0, "constant", 1.0, None), "20 a second, constant"),
         (["--rate", "1..200", "-c", "50"], (1.0, 200.0, "constant", 1.0, 50), "1 to 200 a second, constant"),
         (["--rate", "5", "--arrivals", "poisson"], (5.0, 5.0, "poisson", 1.0, None), "5 a second, poisson"),
-        (
-            ["--rate", "5", "--arrivals", "gamma", "--burstiness", "0.5"],
-            (5.0, 5.0, "gamma", 0.5, None),
-            "5 a second, gamma",
-        ),
+        (["--rate", "5", "--arrivals", "gamma", "--burstiness", "0.5"], (5.0, 5.0, "gamma", 0.5, None),
+            "5 a second, gamma"),
     ],
-)
+)  # fmt: skip
 def test_an_open_loop_has_arrivals(
     bench: Bench, runs: Runs, words: list[str], expected: tuple[Any, ...], heading: str
 ) -> None:
     _, out, _ = bench(URL, *words, "--calibrate", "0", "--workers", "2")
     plan = runs.plans[0]
     found = plan.arrivals
-    assert found is not None
     assert (found.first, found.last, found.kind, found.burstiness, plan.concurrency) == expected
     assert out.splitlines()[0].endswith(f": streams, {heading}, 10 s")
     assert (runs.calibrations, runs.options[0]["workers"]) == ([], 2)
@@ -149,7 +145,6 @@ def test_prompts_lengths_and_traces_reach_the_run(bench: Bench, runs: Runs, tmp_
     bench(URL, "--prompts", str(tmp_path / "prompts"), "--output", "uniform:5,9", "--prefix", "3")
     work = runs.plans[0].work
     assert ([one.request.model for one in work.prompts], work.prefix) == (["openai-compatible/gpt-5-mini"], 3)
-    assert work.output is not None
     assert work.output.kind == "uniform"
     runs.found = [whole_run()]
     _, out, err = bench(URL, "--trace", str(tmp_path / "trace"), "--input", "normal:5,2")
@@ -261,11 +256,7 @@ def test_the_json_of_a_run_is_one_line_of_the_schema(bench: Bench, runs: Runs) -
     }  # fmt: skip
     assert page["calls"] == {"due": 13348, "started": 13348, "ok": 12345, "failed": 1003, "unfinished": 2000}
     assert (page["failures"], page["first_failure"]) == ({"server": 1000, "network": 3}, "the server\x1b failed")
-    assert (page["slo"], page["goodput"], page["good_calls"]) == (
-        {"ttft": 0.2},
-        pytest.approx(1200.0),
-        12000,
-    )
+    assert (page["slo"], page["goodput"], page["good_calls"]) == ({"ttft": 0.2}, pytest.approx(1200.0), 12000)
     for name in ("ttfb", "ttft", "tpot", "itl", "e2el"):
         assert page[name].keys() == FIGURE_KEYS
         assert (len(page[name]["histograms"]), page[name]["valid"]) == (10, True)
@@ -491,7 +482,7 @@ def test_a_search_is_printed_with_its_curve(bench: Bench, runs: Runs) -> None:
     assert [plan.arrivals and plan.arrivals.last for _, plan, _ in runs.calibrations] == [2.0, 4.0]
 
 
-def test_each_step_is_calibrated_until_a_calibration_holds_for_it(bench: Bench, runs: Runs) -> None:
+def test_each_step_is_calibrated_until_one_holds_for_it(bench: Bench, runs: Runs) -> None:
     runs.added = [Calibration(0.001, 0.01, 0.4), Calibration(0.001, 0.01, 0.4)]
     runs.found = [at(2.0, 1.0), at(4.0, 0.2)] + [at(0, 0.2) for _ in range(5)]
     bench(URL, "--find", "--slo", "ttft=200ms", "--rate", "2")
@@ -533,9 +524,7 @@ def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path
         ([at(1.0, 1.0, cpu=10.0)] * 20, 3),
     ],
 )
-def test_the_exit_status_of_a_search(
-    bench: Bench, runs: Runs, found: list[Run | KeyboardInterrupt], status: int
-) -> None:
+def test_the_status_of_a_search(bench: Bench, runs: Runs, found: list[Run | KeyboardInterrupt], status: int) -> None:
     runs.found = found
     assert bench(URL, "--find", "--slo", "ttft=200ms")[0] == status
 

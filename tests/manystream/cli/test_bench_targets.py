@@ -125,7 +125,7 @@ def test_url_provider_and_model_choose_the_server(
     assert not measured.simulators
 
 
-def test_the_environment_may_have_the_address(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_the_address(measured: Measured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", URL)
     assert main(["bench", "--model", "llama3.2"]) == 0
     (provider,) = measured.providers

@@ -80,9 +80,7 @@ def bash_offers(script: Path, line: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("line", "offered", "kept_back"), CASES)
-def test_bash_offers_matching_words(
-    script: Callable[[str], Path], line: str, offered: set[str], kept_back: set[str]
-) -> None:
+def test_bash_offers_words(script: Callable[[str], Path], line: str, offered: set[str], kept_back: set[str]) -> None:
     found = bash_offers(script("bash"), line)
     assert offered <= found
     assert not kept_back & found
@@ -277,9 +275,7 @@ def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[
     assert "bash" in capsys.readouterr().err
 
 
-def test_without_shtab_the_message_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_shtab_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
     message = "manystream completion: completion needs the library shtab: pip install 'manystream[cli]'\n"

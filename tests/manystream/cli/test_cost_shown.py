@@ -62,7 +62,7 @@ def test_an_answers_line_has_its_cost_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize("how", [[], ["--no-stream"]])
-def test_run_shows_the_cost_of_the_answer(
+def test_run_shows_costs(
     simulator: Simulator, listed: None, how: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert ask(simulator, *how) == 0
@@ -89,9 +89,7 @@ def test_run_has_prices_of_ones_own(
 
 
 @pytest.mark.parametrize("command", ["run", "batch"])
-def test_a_price_table_that_is_wrong_is_refused_before_a_call(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_price_table_is_refused(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
     rest = ["hello"] if command == "run" else [str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]
     whom = ["--base-url", "http://127.0.0.1:9/v1", "--model", "m"]
@@ -139,9 +137,7 @@ def test_a_batch_shows_the_cost_of_each_answer_and_the_sum(
     assert "$0.06 by list prices" in capsys.readouterr().out
 
 
-def test_a_batch_has_prices_of_ones_own(
-    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_batch_has_your_own_prices(simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--prices", str(prices(tmp_path, **{"sim-*": {"input": 0, "output": 1}})), "--budget", "1"]
     answers = batch(simulator, tmp_path, more=more)
     costs = [answer["cost"]["total"] * 1e6 for answer in answers]  # type: ignore[index]
@@ -152,18 +148,14 @@ def test_a_batch_has_prices_of_ones_own(
     assert "of $1.00 of the budget" in shown
 
 
-def test_a_budget_without_a_price_names_the_option(
-    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_budget_needs_a_price(simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "p.jsonl").write_text('{"id": 1, "messages": [{"role": "user", "content": "hello"}]}\n', "utf-8")
     whom = ["--base-url", simulator.base_urls["openai-chat"], "--model", "sim-text", "--budget", "1"]
     assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl"), *whom]) == 2
     assert capsys.readouterr().err.endswith("a price table of your own can (--prices)\n")
 
 
-def test_a_batch_shows_that_a_model_has_no_price(
-    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_batch_shows_no_price(simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     answers = batch(simulator, tmp_path)
     assert [answer["cost"] for answer in answers] == [None] * 3
     shown = capsys.readouterr().out

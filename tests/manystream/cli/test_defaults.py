@@ -142,7 +142,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Served:
     return served
 
 
-def test_the_parent_receives_the_address_while_the_simulator_serves(served: Served) -> None:
+def test_the_parent_gets_the_address_of_the_simulator(served: Served) -> None:
     with contextlib.redirect_stdout(served.output):
         assert simulator_main.main(["--child"]) == 0
     assert served.received == '["127.0.0.1", [8001, 8002]]\n'

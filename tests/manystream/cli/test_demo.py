@@ -257,9 +257,7 @@ def test_the_least_numbers_are_accepted(played: Played, capsys: pytest.CaptureFi
     assert played.options == dict(zip(NAMES, (1, 0.5, 0.5, False, True), strict=True))
 
 
-def test_a_simulator_that_does_not_start_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulator_s_failure_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise SimulatorError("it did not start")
 

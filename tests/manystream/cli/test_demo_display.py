@@ -88,9 +88,7 @@ def test_a_run_that_took_no_time_has_no_rate(clock: Clock, capsys: pytest.Captur
         assert total[4:6] == ["400", rate]
 
 
-def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_a_bar_of_the_time_above_the_table(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -115,9 +113,7 @@ def test_a_terminal_shows_a_bar_of_the_elapsed_time_above_the_table(
     assert lines()[0] == "━" * 40 + "  12.5 s", "the bar is full when a run takes longer"
 
 
-def test_a_terminal_shows_the_heading_and_the_rest_of_the_bar_dim(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_heading_and_rest_of_the_bar_dim(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 import trustme
+from trio.testing import MockClock
 
 import manystream as ms
 from manystream.cli.connectivity import Finding, Verdict, check_provider
@@ -303,7 +304,7 @@ async def test_an_answer_that_is_not_http_fails() -> None:
     assert "not HTTP/1.1" in findings[-1].text
 
 
-async def test_a_silent_server_fails_at_the_timeout(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_silent_server_fails_at_the_timeout(autojump_clock: MockClock) -> None:
     async with server(b"", []) as port:
         autojump_clock.autojump_threshold = 0.2
         findings = await checked(ms.OpenAIChat(CANARY, f"http://127.0.0.1:{port}/v1"), limit=7.0)

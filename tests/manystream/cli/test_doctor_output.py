@@ -52,9 +52,7 @@ OK = [Finding(Verdict.OK, "key", "from X"), Finding(Verdict.NOTE, "answer", "HTT
 BAD = [Finding(Verdict.OK, "key", "from Y"), Finding(Verdict.FAIL, "connect", "refused")]
 
 
-def test_the_findings_are_printed_in_the_order_of_the_providers(
-    checks: Checks, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_are_printed_in_order_of_the_providers(checks: Checks, capsys: pytest.CaptureFixture[str]) -> None:
     checks.findings = {"groq": BAD, "anthropic": OK, "mistral": BAD}
     words = ["--provider", "mistral", "--provider", "claude", "--provider", "groq"]
     assert main(["doctor", *words, "--timeout", "0.5"]) == 1
@@ -130,7 +128,7 @@ def test_what_cannot_be_checked_is_refused() -> None:
     assert status == 2
 
 
-def test_a_server_is_compatible_with_the_named_provider_or_openai() -> None:
+def test_a_server_is_compatible_with_its_provider_or_openai() -> None:
     (provider,) = choose_providers([], "http://h/v1", HOME | {"ANTHROPIC_API_KEY": "k"})
     assert (type(provider), provider.base_url, provider.name) == (OpenAIChat, "http://h/v1", "openai-compatible")
     (provider,) = choose_providers(["anthropic"], "http://h", HOME)

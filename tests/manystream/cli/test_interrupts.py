@@ -77,7 +77,6 @@ def test_demo_shows_its_table(start: Start) -> None:
 def test_run_ends_its_line_and_shows_the_usage(start: Start) -> None:
     with open_simulator_thread("stall=6") as simulator:
         process = start("run", "--base-url", simulator.base_urls["openai-chat"], "--model", "m", "Hello")
-        assert process.stdout is not None
         first = process.stdout.read(4)
         out, err = interrupt(process)
     assert (first + out).endswith("\n")
@@ -140,7 +139,6 @@ def test_serve_ends_the_answers_under_way_with_an_error(start: Start, grace: str
     """With a time to wait, the second signal does it, and a request between the two is refused."""
     with open_simulator_thread("stall=6") as simulator:
         process = start("serve", "--base-url", simulator.base_urls["openai-chat"], "--grace", grace)
-        assert process.stdout is not None
         url = process.stdout.readline().split()[-1] + "/v1"
         read_until(process, "Ctrl-C")
         asked: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}

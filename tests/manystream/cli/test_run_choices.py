@@ -60,14 +60,14 @@ def test_name_model_and_url_choose_the_provider(given: Given, kind: type[ms.Prov
          "claude-opus-4-5"),
     ],
 )  # fmt: skip
-def test_the_environment_may_have_the_address(
+def test_the_environment_has_the_address(
     given: Given, environment: dict[str, str], kind: type[ms.Provider], url: str, model: str
 ) -> None:
     provider, chosen = choose_provider(*given, environment)
     assert (type(provider), provider.base_url, chosen) == (kind, url, model)
 
 
-def test_a_server_at_an_address_of_the_environment_has_the_profile_of_that_address() -> None:
+def test_a_server_of_the_environment_has_its_profile() -> None:
     provider, _ = choose_provider(*options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL})
     assert (provider.name, provider.profile.name) == ("openai-chat", "openai-compatible")
 

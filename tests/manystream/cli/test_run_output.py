@@ -232,9 +232,7 @@ def test_the_help_ends_with_all_providers(capsys: pytest.CaptureFixture[str]) ->
     assert {"anthropic", "google", "openai-chat", "openrouter-responses", "github-copilot-responses"} <= set(listed)
 
 
-def test_names_of_providers_are_not_divided(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_provider_names_are_not_divided(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(run_command, "provider_names", lambda: ["a-b"] * 21)
     assert main(["run", "--help"]) == 0
     _, _, names = capsys.readouterr().out.partition("\nproviders:\n")

@@ -48,9 +48,7 @@ def written(output: io.TextIOWrapper) -> bytes:
 
 
 @pytest.mark.parametrize("more", [(), ("--no-stream",)], ids=["streamed", "unstreamed"])
-def test_an_answer_in_ascii_has_escapes(
-    simulator: Simulator, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ascii_answers_escape(simulator: Simulator, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     output = stream(encoding="ascii")
     monkeypatch.setattr(sys, "stdout", output)
     assert main(run_options(simulator, *more, "Zürich →")) == 0

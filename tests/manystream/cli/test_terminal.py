@@ -58,9 +58,7 @@ SHOWN = "a\ufffd[2J\ufffd\ufffd1mb\ufffd[31mred\ufffd[0m\r\n\ufffd]0;title\ufffd
 
 
 @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
-def test_a_writer_replaces_control_characters_at_every_split(
-    kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_replaces_controls_at_every_split(kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     for split in range(len(HOSTILE)):
         stream = kind()
@@ -134,9 +132,7 @@ def test_a_display_is_redrawn_in_place_and_removed(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("tty", "rich", "redrawn"), [(True, True, True), (False, True, False), (True, False, False)])
-def test_a_display_needs_a_terminal_and_rich(
-    monkeypatch: pytest.MonkeyPatch, tty: bool, rich: bool, redrawn: bool
-) -> None:
+def test_displays_need_terminal_and_rich(monkeypatch: pytest.MonkeyPatch, tty: bool, rich: bool, redrawn: bool) -> None:
     pytest.importorskip("rich")
     monkeypatch.setenv("TERM", "xterm")
     if not rich:

@@ -69,7 +69,6 @@ def start_engine(folder: Path) -> subprocess.Popen[str]:
         [sys.executable, "-c", ENGINE], env=os.environ | {"XDG_RUNTIME_DIR": str(folder)}, stdin=subprocess.PIPE,
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process
 
@@ -102,7 +101,7 @@ def test_once_finds_the_engine_by_default_process_or_path(
     assert "canary" not in out
 
 
-def test_json_is_the_snapshot_with_rates(
+def test_json_is_snapshot_and_rates(
     engine: subprocess.Popen[str], home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["top", "--once", "--json", "--interval", "0.2"]) == 0
@@ -115,7 +114,6 @@ def test_json_is_the_snapshot_with_rates(
 
 def test_without_a_terminal_it_prints_a_line_per_snapshot(engine: subprocess.Popen[str], folder: Path) -> None:
     with start_top(folder, "--interval", "0.1") as process:
-        assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=WAIT)
@@ -147,9 +145,7 @@ def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[s
 
 
 @pytest.mark.parametrize("options", [("--plain",), ("--once",), ("--once", "--json")], ids=" ".join)
-def test_on_a_terminal_these_options_print_lines(
-    engine: subprocess.Popen[str], folder: Path, options: tuple[str, ...]
-) -> None:
+def test_these_options_print_lines(engine: subprocess.Popen[str], folder: Path, options: tuple[str, ...]) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     with start_top(folder, "--interval", "0.1", *options, stdout=theirs, text=False) as process:
@@ -176,7 +172,6 @@ def read_terminal(descriptor: int) -> bytes:
 
 def test_it_ends_with_the_engine(folder: Path, tmp_path: Path) -> None:
     with start_engine(tmp_path) as engine, start_top(tmp_path, "--interval", "0.1") as process:
-        assert process.stdout is not None
         process.stdout.readline()
         engine.communicate("", timeout=WAIT)
         _, err = process.communicate(timeout=WAIT)
@@ -195,9 +190,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, status: int =
     return err
 
 
-def test_a_missing_engine_is_a_clear_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert "monitor=True" in complaint(capsys)
     assert "process 1 has no engine" in complaint(capsys, "1")

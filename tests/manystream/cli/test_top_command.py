@@ -68,9 +68,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return naps
 
 
-def test_each_snapshot_is_a_line_until_the_engine_ends(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_snapshot_is_a_line(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     second = snapshot(3.0, 500)
     path = serve([snapshot(1.0, 100)], [second[:20], second[20:]], [snapshot(5.0, 501)])
     assert main(["top", str(path)]) == 0
@@ -84,9 +82,7 @@ def test_each_snapshot_is_a_line_until_the_engine_ends(
     assert naps == [1.0, 1.0, 1.0]
 
 
-def test_once_prints_the_page_of_the_second_snapshot(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_once_prints_the_second_snapshot(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     calls = [{"number": number} for number in range(1, 4)]
     path = serve([snapshot(1.0, 100)], [snapshot(3.0, 500, oldest=calls)])
     assert main(["top", "--once", "--interval", "0.1", "--sort", "age", "--calls", "2", str(path)]) == 0
@@ -99,17 +95,13 @@ def test_once_prints_the_page_of_the_second_snapshot(
     assert (err, naps) == ("", [0.1])
 
 
-def test_a_snapshot_without_a_process_is_shown(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_snapshot_of_no_process_is_shown(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     bare = b'{"format": 1}\n'
     assert main(["top", "--once", str(serve([bare], [bare]))]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "manystream ?, process ?, up 0:00"
 
 
-def test_json_prints_each_snapshot_with_its_rates(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_prints_snapshots_with_rates(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     path = serve([snapshot(1.0, 100)], [snapshot(3.0, 500)], [snapshot(4.0, 600)])
     assert main(["top", "--json", str(path)]) == 0
     out, err = capsys.readouterr()
@@ -130,7 +122,7 @@ class Pipe(io.StringIO):
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_each_line_reaches_a_pipe_at_once(
+def test_each_line_is_in_a_pipe_at_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     pipe = Pipe()
@@ -185,16 +177,12 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, status: int =
     return err.removeprefix("manystream top: ").removesuffix("\n")
 
 
-def test_an_engine_that_ends_between_the_snapshots(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_engine_ends_between_snapshots(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     path = serve([snapshot(1.0, 100)])
     assert complaint(capsys, "--once", str(path)) == f"the engine at {path} ended before the second snapshot"
 
 
-def test_an_answer_that_is_cut_is_the_end_of_the_engine(
-    serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cut_answer_is_the_engine_s_end(serve: Serve, naps: list[float], capsys: pytest.CaptureFixture[str]) -> None:
     path = serve([snapshot(1.0, 100)], [snapshot(3.0, 500)[:-1]])
     assert main(["top", str(path)]) == 0
     assert capsys.readouterr() == ("", "The engine has ended.\n")

@@ -50,7 +50,7 @@ def errors(asked: Sequence[AskedRow]) -> list[object]:
     return [error and error["category"] for error in found]
 
 
-def test_blocks_of_several_threads_are_answered_and_keep_their_order(sim: ms.Provider) -> None:
+def test_blocks_of_several_threads_keep_their_order(sim: ms.Provider) -> None:
     blocks = [rows(*(f"{block} {number}" for number in range(100))) for block in range(4)]
     with asker(sim, 30) as one:
         threads = [threading.Thread(target=one.ask, args=[block]) for block in blocks]

@@ -239,9 +239,7 @@ async def test_a_worker_that_ray_reports_dead_is_replaced_at_once(place: Place, 
 
 
 @pytest.mark.parametrize("seconds", [1.0, 4.0, 6.0, 8.0, 20.0])
-async def test_a_machine_that_freezes_and_comes_back_does_no_harm(
-    place: Place, seconds: float, mock_clock: MockClock
-) -> None:
+async def test_a_frozen_machine_may_come_back(place: Place, seconds: float, mock_clock: MockClock) -> None:
     def freeze(cluster: SimulatedCluster) -> None:
         cluster.workers[2].frozen_until = cluster.now + seconds
 
@@ -262,7 +260,7 @@ async def test_an_unreachable_worker_is_asked_again(place: Place, mock_clock: Mo
     assert (len(cluster.workers), batch.ledger.asked_again) == (3, 0)
 
 
-async def test_failures_and_unreadable_lines_are_in_the_file_of_failures(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_failures_and_unreadable_lines_are_in_a_file(tmp_path: Path, mock_clock: MockClock) -> None:
     lines = [line("a"), "no JSON", "", line("a"), line("b", "fail"), line("c")]
     place = Place(write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
     batch, _ = await place.run()

@@ -28,7 +28,7 @@ def answer(number: int) -> Answer:
     return Answer(f"q{number}", b"{}", failed=False)
 
 
-def test_a_repeated_exchange_takes_no_row_and_returns_the_same_answers() -> None:
+def test_a_repeated_exchange_returns_the_same_answers() -> None:
     driver, actor = DriverExchange(), ActorExchange(0.0)
     offer = driver.offer((row(1), row(2)))
     assert actor.receive(offer, 0.0) == (row(1), row(2))
@@ -51,7 +51,7 @@ def test_the_second_of_two_equal_replies_is_not_accepted() -> None:
     assert not driver.accept(Reply(1, (), 0.0)), "a late reply to the exchange before"
 
 
-def test_a_repetition_that_overlaps_the_first_call_gets_the_same_reply() -> None:
+def test_an_overlapping_repetition_gets_the_same_reply() -> None:
     actor, offer = ActorExchange(0.0), DriverExchange().offer((row(1),))
     actor.receive(offer, 0.0)
     actor.receive(offer, 0.5)
@@ -112,7 +112,7 @@ def test_an_engine_that_is_not_called_starts_nothing() -> None:
     assert not actor.may_start(10.1 + CONFIRMED_SECONDS), "but it confirms nothing new"
 
 
-def test_a_call_from_the_buffers_of_a_frozen_machine_starts_nothing() -> None:
+def test_a_frozen_machine_s_buffered_call_starts_nothing() -> None:
     driver, actor = connected(0.0)
     actor.receive(driver.offer(()), 0.0)
     driver.accept(actor.reply(2, 1.0))

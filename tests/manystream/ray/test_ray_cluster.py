@@ -271,9 +271,7 @@ Connections = list[tuple[tuple[str, int], float, FakeConnection]]
     ("address", "host", "port"),
     [("10.0.0.5:6379", "10.0.0.5", 6379), ("[::1]:1", "::1", 1), ("head.local:65535", "head.local", 65535)],
 )
-def test_the_head_of_a_cluster_answers_with_settings(
-    address: str, host: str, port: int, connections: Connections
-) -> None:
+def test_a_cluster_s_head_answers_with_settings(address: str, host: str, port: int, connections: Connections) -> None:
     ray_cluster._probe(address)
     ((place, timeout, connection),) = connections
     assert (place, timeout, connection.is_closed) == ((host, port), 3.0, True)
@@ -309,9 +307,7 @@ def test_what_answers_otherwise_is_no_head(pieces: list[bytes], monkeypatch: pyt
     ("error", "reason"),
     [(OSError(113, "No route to host"), "No route to host"), (TimeoutError("timed out"), "timed out")],
 )
-def test_an_address_that_cannot_be_reached_says_why(
-    error: OSError, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_address_says_why(error: OSError, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(address: tuple[str, int], timeout: float) -> FakeConnection:
         raise error
 

@@ -105,7 +105,7 @@ def test_the_limit_holds_while_a_keeper_and_an_engine_are_killed(lost: float) ->
         assert after >= 0.95 * 5 * LIMIT
 
 
-def test_an_engine_that_cannot_reach_the_keeper_stops_at_the_end_of_its_lease() -> None:
+def test_an_engine_without_a_keeper_stops_with_its_lease() -> None:
     world, sent = World(), list[float]()
     world.start_keeper()
     engines = [FakeEngine(world)]

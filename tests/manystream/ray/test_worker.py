@@ -78,7 +78,7 @@ def test_rows_are_answered_with_the_records_of_a_batch(simulator: Simulator) -> 
     assert (reply.counters.running, reply.counters.answered, reply.failure) == (0, 20, "")
 
 
-def test_failed_and_invalid_rows_are_failures_with_their_line_numbers(simulator: Simulator) -> None:
+def test_failed_and_invalid_rows_have_their_line_numbers(simulator: Simulator) -> None:
     with driver(options(simulator)) as one:
         one.exchange(*rows(line("good"), line("bad", "simulate: fail=400"), line("invalid", temprature=1)))
         one.until(3)

@@ -11,11 +11,7 @@ from manystream.simulator.example_values import QuestionValues
 from manystream.simulator.json_text import JSON
 from manystream.simulator.knobs import TEXTS
 from manystream.simulator.schema_example import example
-from manystream.simulator.sentences import (
-    DEFAULT_TOPIC,
-    topic_of,
-    write_text,
-)
+from manystream.simulator.sentences import DEFAULT_TOPIC, topic_of, write_text
 from manystream.simulator.wording import WORDINGS
 
 TOPICS = {

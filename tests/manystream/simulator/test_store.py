@@ -276,14 +276,12 @@ def test_openais_sdk_resumes_a_stream(simulator: Simulator) -> None:
         first = events[0]
         assert first.type == "response.created"
         while events[-1].type != "response.completed":
-            with (
-                client.responses.retrieve(
-                    first.response.id,
-                    stream=True,
-                    starting_after=events[-1].sequence_number,
-                    extra_headers={"x-simulate": "truncate=9"},
-                ) as stream,
-            ):
+            with client.responses.retrieve(
+                first.response.id,
+                stream=True,
+                starting_after=events[-1].sequence_number,
+                extra_headers={"x-simulate": "truncate=9"},
+            ) as stream:
                 events += stream
         whole_answer = client.responses.retrieve(first.response.id)
         assert [event.sequence_number for event in events] == list(range(len(events)))

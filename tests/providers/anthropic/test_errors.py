@@ -71,7 +71,6 @@ def test_a_status_without_a_readable_body_has_its_category(status: int, category
 
 def test_an_unknown_type_in_a_stream_is_unknown_and_not_retried() -> None:
     error = run(START + sse(error_body("novel_error"), "error")).error
-    assert error is not None
     assert (error.category, error.retryable) == (ErrorCategory.UNKNOWN, False)
 
 
@@ -115,7 +114,6 @@ def test_a_filtered_output_is_a_content_filter_error() -> None:
     body = error_body("invalid_request_error", "Output blocked by content filtering policy")
     assert failed(400, body).category is ErrorCategory.CONTENT_FILTER
     in_stream = run(START + sse(body, "error")).error
-    assert in_stream is not None
     assert in_stream.category is ErrorCategory.CONTENT_FILTER
 
 
@@ -202,7 +200,6 @@ def test_the_shapes_of_proxies_and_other_servers_are_read(body: object, text: st
 )
 def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, object], category: ErrorCategory) -> None:
     found = run(START + sse({"error": error})).error
-    assert found is not None
     assert found.category is category
 
 

@@ -206,9 +206,7 @@ LOW: dict[str, Any] = {"thinking": ms.ThinkingLevel.LOW}
         ({"temperature": 0, "top_p": 0, **LOW}, {}, [TEMPERATURE_WITH_THINKING, TOP_P_WITH_THINKING]),
     ],
 )
-def test_sampling_is_sent_as_far_as_anthropic_takes_it(
-    options: dict[str, Any], sampling: dict[str, float], warnings: list[str]
-) -> None:
+def test_sampling_is_sent_in_part(options: dict[str, Any], sampling: dict[str, float], warnings: list[str]) -> None:
     body = body_of(**options)
     assert {name: body[name] for name in ("temperature", "top_p") if name in body} == sampling
     assert warnings_of(**options) == warnings
@@ -248,9 +246,7 @@ def test_max_tokens_is_always_above_the_budget() -> None:
         ("claude-haiku-4-5", ms.ThinkingLevel.NONE, 1024 + 4096),
     ],
 )
-def test_a_model_that_decides_how_much_to_think_gets_room_for_it(
-    model: str, thinking: ms.ThinkingLevel | None, expected: int
-) -> None:
+def test_a_model_that_thinks_freely_gets_room(model: str, thinking: ms.ThinkingLevel | None, expected: int) -> None:
     assert body_of(model, thinking=thinking)["max_tokens"] == expected
 
 

@@ -98,9 +98,7 @@ def test_levels_of_adaptive_models_are_efforts(model: str) -> None:
         ("claude-something-7", {"type": "disabled"}, None),
     ],
 )
-def test_level_none_disables_thinking_as_the_model_allows(
-    model: str, member: dict[str, str] | None, effort: str | None
-) -> None:
+def test_level_none_disables_thinking_if_it_can(model: str, member: dict[str, str] | None, effort: str | None) -> None:
     assert body(model, NONE) == (member, effort)
     warnings = wire_thinking(ThinkingConfig(level=NONE), model).warnings
     assert bool(warnings) is (effort is not None)

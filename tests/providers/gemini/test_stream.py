@@ -62,7 +62,6 @@ def test_the_last_finish_reason_counts() -> None:
 @pytest.mark.parametrize("word", ["", None, 0, "FINISH_REASON_UNSPECIFIED", False, {}])
 def test_an_unset_finish_reason_is_none(word: Any) -> None:
     answer = stream(part_chunk({"text": "a"}, finish=word))
-    assert answer.error is not None
     assert answer.error.error.category is ErrorCategory.NETWORK
     assert "finishReason" in answer.error.error.message
     assert answer.response.text == "a"
@@ -71,7 +70,6 @@ def test_an_unset_finish_reason_is_none(word: Any) -> None:
 
 def test_a_body_without_any_event_is_truncated() -> None:
     answer = run([b""])
-    assert answer.error is not None
     assert answer.error.error.category is ErrorCategory.NETWORK
     assert "no event" in answer.error.error.message
 
@@ -375,7 +373,6 @@ def test_a_bare_json_error_after_the_events_is_the_error() -> None:
         b'{\n  "error": {\n    "code": 499,\n    "message": "The operation was cancelled.",\n'
         b'    "status": "CANCELLED"\n  }\n}\n']
     )  # fmt: skip
-    assert answer.error is not None
     assert answer.error.error.message == "CANCELLED: The operation was cancelled."
     assert answer.error.error.http_status == 499
     assert answer.response.text == "First"
@@ -398,7 +395,6 @@ def test_a_json_array_instead_of_events_is_read() -> None:
 
 def test_a_page_instead_of_events_is_quoted() -> None:
     answer = run([b"<html>\n<body>Bad gateway</body>\n</html>\n"])
-    assert answer.error is not None
     assert "Bad gateway" in answer.error.error.message
 
 
@@ -417,7 +413,6 @@ def test_a_stream_error_has_the_category_of_its_http_status() -> None:
         text_chunk("a", usageMetadata={"promptTokenCount": 2}),
         {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
     )
-    assert answer.error is not None
     error = answer.error.error
     assert (error.category, error.http_status, error.retryable) == (ErrorCategory.SERVER, 503, True)
     assert answer.response.text == "a"
@@ -431,7 +426,6 @@ def test_an_error_in_the_first_chunk_comes_alone() -> None:
 
 def test_a_refused_prompt_is_a_content_filter_error() -> None:
     answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
-    assert answer.error is not None
     error = answer.error.error
     assert error.category is ErrorCategory.CONTENT_FILTER
     assert error.message == "prompt blocked: SAFETY: not that"

@@ -189,38 +189,23 @@ def test_what_cannot_be_sent_is_a_warning_or_an_error() -> None:
     ("block", "content"),
     [
         (Image(data=b"\0", media_type="image/png"), {"type": "image", "data": "AA==", "mime_type": "image/png"}),
-        (
-            Image(url="https://a.example/b.jpg", detail="high"),
-            {"type": "image", "uri": "https://a.example/b.jpg", "mime_type": "image/jpeg", "resolution": "high"},
-        ),
+        (Image(url="https://a.example/b.jpg", detail="high"),
+            {"type": "image", "uri": "https://a.example/b.jpg", "mime_type": "image/jpeg", "resolution": "high"}),
         (File(data=b"\0", media_type="audio/wav"), {"type": "audio", "data": "AA==", "mime_type": "audio/wav"}),
-        (
-            File(url="https://a.example/b.mp4"),
-            {"type": "video", "uri": "https://a.example/b.mp4", "mime_type": "video/mp4"},
-        ),
-        (
-            File(data=b"\0", media_type="application/pdf"),
-            {"type": "document", "data": "AA==", "mime_type": "application/pdf"},
-        ),
-        (
-            File(file_id="files/x", media_type="text/csv"),
-            {
-                "type": "document",
-                "uri": "https://generativelanguage.googleapis.com/v1beta/files/x",
-                "mime_type": "text/csv",
-            },
-        ),
+        (File(url="https://a.example/b.mp4"),
+            {"type": "video", "uri": "https://a.example/b.mp4", "mime_type": "video/mp4"}),
+        (File(data=b"\0", media_type="application/pdf"),
+            {"type": "document", "data": "AA==", "mime_type": "application/pdf"}),
+        (File(file_id="files/x", media_type="text/csv"),
+            {"type": "document", "uri": "https://generativelanguage.googleapis.com/v1beta/files/x",
+            "mime_type": "text/csv"}),
         (File(url="data:text/plain;base64,YQ=="), {"type": "document", "data": "YQ==", "mime_type": "text/plain"}),
-        (
-            Image(data=b"\0", media_type="image/png", state=ProviderState(MAKER, {"resolution": "low"})),
-            {"type": "image", "data": "AA==", "mime_type": "image/png", "resolution": "low"},
-        ),
-        (
-            ProviderBlock(MAKER, {"type": "document", "processing": "static"}),
-            {"type": "document", "processing": "static"},
-        ),
+        (Image(data=b"\0", media_type="image/png", state=ProviderState(MAKER, {"resolution": "low"})),
+            {"type": "image", "data": "AA==", "mime_type": "image/png", "resolution": "low"}),
+        (ProviderBlock(MAKER, {"type": "document", "processing": "static"}),
+            {"type": "document", "processing": "static"}),
     ],
-)
+)  # fmt: skip
 def test_files_of_the_user_and_of_results(block: Any, content: dict[str, Any]) -> None:
     request = ms.Request(MODEL, [Message(Role.USER, [Text("See"), block])])
     assert sent(request)["input"] == [{"type": "user_input", "content": [text("See"), content]}]
@@ -260,30 +245,18 @@ def test_calls_and_their_results_are_steps_in_order() -> None:
 
 
 ANSWER: list[dict[str, Any]] = [
-    {
-        "type": "thought",
-        "signature": "s1",
-        "summary": [text("a"), {"type": "image", "mime_type": "image/png", "data": "AA=="}],
-    },
-    {
-        "type": "google_search_call",
-        "id": "g",
-        "arguments": {"queries": ["q"], "n": 12345678901234567890},
-        "signature": "s2",
-    },
+    {"type": "thought", "signature": "s1", "summary": [text("a"),
+        {"type": "image", "mime_type": "image/png", "data": "AA=="}]},
+    {"type": "google_search_call", "id": "g", "arguments": {"queries": ["q"], "n": 12345678901234567890},
+        "signature": "s2"},
     {"type": "google_search_result", "call_id": "g", "result": [{"url": "u"}], "signature": "s3"},
     {"type": "memory_write", "key": "k"},
-    {
-        "type": "model_output",
-        "content": [
-            {**text("a"), "annotations": [{"type": "url_citation", "url": "u"}]},
-            {"type": "image", "data": "AAEC", "mime_type": "image/png"},
-        ],
-    },
+    {"type": "model_output", "content": [{**text("a"), "annotations": [{"type": "url_citation", "url": "u"}]},
+        {"type": "image", "data": "AAEC", "mime_type": "image/png"}]},
     {"type": "thought", "signature": "s4"},
     {"type": "function_call", "id": "f1", "name": "list_files", "arguments": {}, "signature": "s5"},
     {"type": "function_result", "call_id": "f1", "result": [text("a.txt")]},
-]
+]  # fmt: skip
 
 
 def test_an_answer_is_sent_back_to_its_maker_as_it_came() -> None:
@@ -313,7 +286,7 @@ def test_thinking_that_nobody_signed_is_sent() -> None:
     assert steps(Thinking("hm"), Text("a"))[0] == {"type": "thought", "summary": [text("hm")]}
 
 
-def test_a_conversation_that_begins_with_the_assistant_gets_an_opening() -> None:
+def test_a_conversation_begun_by_the_assistant_gets_an_opening() -> None:
     request = ms.Request(MODEL, [Message(Role.ASSISTANT, [Text("Hi")]), *HELLO])
     assert [step["type"] for step in sent(request)["input"]] == ["user_input", "model_output", "user_input"]
     assert "begin with the assistant" in warned(request)[0]

@@ -73,7 +73,7 @@ def test_a_stored_interaction_has_its_input_among_the_steps() -> None:
 
 
 @pytest.mark.parametrize("status", ["in_progress", "queued"])
-def test_an_interaction_in_the_background_has_its_id_and_no_content(status: str) -> None:
+def test_an_interaction_in_the_background_has_only_its_id(status: str) -> None:
     response = decode(interaction(status))
     assert (response.id, response.content, response.finish_reason) == ("v1_1", [], FinishReason.UNKNOWN)
 

@@ -88,7 +88,7 @@ def test_parallel_calls_stream_their_arguments() -> None:
     assert outcome.last.finish_reason is FinishReason.TOOL_USE
 
 
-def test_calls_whose_deltas_alternate_are_told_apart_by_their_index() -> None:
+def test_calls_whose_deltas_alternate_are_told_by_index() -> None:
     begun = step(4, "function_call", stop=False, **CALL) + step(7, "function_call", stop=False, **{**CALL, "id": "c2"})
     pieces = [(4, '{"a":'), (7, '{"b":'), (4, "1}"), (7, "2}")]
     wire = CREATED + begun + "".join(delta(index, arguments(piece)) for index, piece in pieces)
@@ -117,7 +117,7 @@ def test_a_signature_of_a_call_is_its_state() -> None:
 
 
 @pytest.mark.parametrize("status", ["incomplete", "budget_exceeded", "requires_continuation", "failed"])
-def test_the_last_call_of_an_answer_that_was_cut_short_is_not_complete(status: str) -> None:
+def test_the_last_call_of_a_cut_answer_is_not_complete(status: str) -> None:
     first = step(0, "function_call", arguments("{}"), **CALL)
     last = step(1, "function_call", arguments('{"a":'), **{**CALL, "id": "c2"})
     calls = run(CREATED + first + last + completed(status)).response.tool_calls
@@ -148,7 +148,7 @@ def test_a_cancelled_interaction_is_an_error_with_what_came() -> None:
     assert outcome.response.text == "a"
 
 
-def test_a_failed_interaction_without_an_error_is_an_error_with_what_came() -> None:
+def test_a_failed_interaction_is_an_error_with_what_came() -> None:
     """As a failed answer of Responses is."""
     wire = CREATED + step(0, "model_output", text("a"))
     for end in (completed("failed"), sse({"event_type": "interaction.status_update", "status": "failed"}) + END):
@@ -209,7 +209,7 @@ def test_a_status_and_the_mark_end_a_stream_without_completed() -> None:
     assert (outcome.last.finish_reason, outcome.last.usage.total_tokens) == (FinishReason.LENGTH, 70)
 
 
-def test_the_events_type_counts_without_a_name_and_the_name_without_a_type() -> None:
+def test_an_event_has_the_type_of_its_data_or_its_name() -> None:
     wire = CREATED + step(0, "model_output", text("a")) + completed()
     bare = "".join(line for line in wire.splitlines(keepends=True) if not line.startswith("event:"))
     assert run_at_every_split(bare.replace("\n", "\r\n")) == run(wire)
@@ -361,7 +361,7 @@ def test_the_content_of_a_start_comes_before_the_deltas() -> None:
     assert run(wire + completed()).response.content == [Thinking("hm ", "s", state=TAG), Text("ab")]
 
 
-def test_an_answer_that_is_not_stored_has_its_id_at_the_end_or_never() -> None:
+def test_an_answer_that_is_not_stored_has_its_id_late_or_never() -> None:
     begun = sse({"interaction": {"object": "interaction"}, "event_type": "interaction.created"})
     assert run(begun + completed()).response.id == "v1_1"
     outcome = run(begun + completed(id=None, model=None, usage=None))

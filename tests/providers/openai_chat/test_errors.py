@@ -312,7 +312,7 @@ def test_an_empty_error_member_is_no_error(error: str) -> None:
         ({"id": "c1", "choices": [{"index": 0, "finish_reason": "error"}]}, True),
     ],
 )
-def test_an_error_keeps_the_same_response_streamed_and_unstreamed(members: JSONObject, kept: bool) -> None:
+def test_an_error_keeps_one_response_streamed_and_unstreamed(members: JSONObject, kept: bool) -> None:
     chunk = {"error": {"message": "why", "code": 400}, **members}
     streamed = stream(f"data: {json.dumps(chunk)}\n\n")
     with pytest.raises(ProviderError, match="why") as caught:

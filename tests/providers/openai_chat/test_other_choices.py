@@ -121,12 +121,11 @@ def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
     assert [(call.id, call.name, call.arguments, call.complete) for call in response.tool_calls] == [
         ("c", "f", "{}", True)
     ]
-    assert response.tokens is not None
     assert ([*response.tokens.ids], response.provider_data) == ([1, 2], {})
 
 
 @pytest.mark.parametrize("indexes", [(1, 0), (0, 0), (None, None), (None, 0), (3, 1)])
-def test_the_answer_of_a_whole_body_is_its_lowest_index_or_its_first(indexes: tuple[int | None, ...]) -> None:
+def test_a_whole_body_s_answer_is_its_lowest_index_or_first(indexes: tuple[int | None, ...]) -> None:
     given: list[JSONObject] = [
         {"index": index, "message": {"content": text}, "finish_reason": "stop"}
         for index, text in zip(indexes, "ab", strict=True)

@@ -11,7 +11,6 @@ from .wire import Outcome, answer, decode, deltas, encode, known
 
 def details_of(outcome: Outcome) -> object:
     (block,) = [block for block in outcome.response.content if isinstance(block, ms.Thinking)]
-    assert block.state is not None
     return block.state.data.get("reasoning_details")
 
 

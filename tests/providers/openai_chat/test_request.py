@@ -77,7 +77,7 @@ def test_log_probabilities_are_asked_for_anywhere_in_the_body(extra: JSONObject,
 @pytest.mark.parametrize(
     ("extra", "choices"), [({}, 1), ({"n": 1}, 1), ({"n": 3}, 3), ({"best_of": 3}, 0), ({"n": None}, 0)]
 )
-def test_the_number_of_choices_is_known_unless_the_program_adds_members(extra: JSONObject, choices: int) -> None:
+def test_the_number_of_choices_is_known_without_extra_members(extra: JSONObject, choices: int) -> None:
     wire = DIALECT.encode(Request("gpt-4o", HELLO, extra_body=extra), "gpt-4o", SERVER, stream=True)
     assert wire.choices == choices
 

@@ -276,16 +276,12 @@ def test_the_name_of_an_event_is_enough() -> None:
     outcome = stream("""
         event: response.output_text.delta
         data: {"delta":"a"}
-
         event: response.output_text.delta
         data: {"type":"response.refusal.delta","delta":"b"}
-
         event: message
         data: {"type":"response.output_text.delta","delta":"c"}
-
         event: response.output_text.delta.new
         data: {"delta":"d"}
-
         event: response.completed
         data: {"response":{"model":"m"}}
     """)

@@ -188,7 +188,7 @@ def test_arguments_before_their_call_belong_to_it(events: list[ms.JSONObject], c
     assert outcome.response.warnings == []
 
 
-def test_arguments_of_a_tool_that_the_server_runs_belong_to_no_call() -> None:
+def test_arguments_of_a_server_s_tool_belong_to_no_call() -> None:
     search: ms.JSONObject = {"type": "web_search_call", "id": "ws"}
     outcome = stream_of(added(search), arguments('{"q":', id="ws"), added(call(), 1), arguments(X, 1), final())
     assert [block.arguments for block in outcome.response.tool_calls] == [X]

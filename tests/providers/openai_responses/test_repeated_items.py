@@ -76,9 +76,7 @@ SPOKEN = (added(0, message("msg_1")), delta(0, TEXT[:20]), delta(0, TEXT[20:]), 
     ids=["at its index", "at the next index", "with its beginning", "with its text"],
 )
 @pytest.mark.parametrize("final", [(), ("msg_1",), ("msg_2",), ("msg_3",), ("msg_1", "msg_2")])
-def test_a_message_repeated_under_another_id_is_delivered_once(
-    again: tuple[JSONObject, ...], final: tuple[str, ...]
-) -> None:
+def test_a_message_under_two_ids_is_delivered_once(again: tuple[JSONObject, ...], final: tuple[str, ...]) -> None:
     answer = outcome_of(*SPOKEN, *again, output=tuple(message(id) for id in final))
     assert answer.text_at(0) == TEXT
     assert answer.response.content == [Text(TEXT)]
@@ -154,7 +152,6 @@ def test_repeated_reasoning_and_searches_are_read_once() -> None:
     assert isinstance(thinking, Thinking)
     assert isinstance(block, ProviderBlock)
     assert thinking.text == "Hm."
-    assert thinking.state is not None
     assert thinking.state.data["id"] == "rs_2"
 
 
@@ -363,9 +360,7 @@ PLACES: dict[str, tuple[list[JSONObject], list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize(("events", "texts", "warnings"), PLACES.values(), ids=PLACES)
-def test_a_part_is_delivered_once_whatever_its_number(
-    events: list[JSONObject], texts: list[str], warnings: list[str]
-) -> None:
+def test_a_part_is_delivered_once(events: list[JSONObject], texts: list[str], warnings: list[str]) -> None:
     outcome = stream_of(*events)
     assert [block.text for block in outcome.response.content if isinstance(block, Text)] == texts
     assert outcome.response.warnings == warnings

@@ -230,9 +230,7 @@ def test_a_request_that_can_be_sent_in_full_has_no_warnings() -> None:
         ("gpt-5.1-codex", None, False),
     ],
 )
-def test_sampling_is_sent_only_where_the_model_takes_it(
-    model: str, thinking: ThinkingLevel | None, taken: bool
-) -> None:
+def test_sampling_is_sent_where_the_model_takes_it(model: str, thinking: ThinkingLevel | None, taken: bool) -> None:
     request = replace(ASK, model=model, thinking=thinking, temperature=0.2, top_p=0.9)
     body = body_of(request)
     assert (body.get("temperature"), body.get("top_p")) == ((0.2, 0.9) if taken else (None, None))

@@ -7,46 +7,30 @@ import pytest
 import manystream as ms
 from manystream.providers.json import json_values
 from manystream.providers.openai.responses.dialect import DIALECT
-from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id, stream
+from tests.providers.openai_responses.wire import LENIENT, PROVIDER, Outcome, make_id, stream
 
 CREATED = """
-    event: response.created
-    data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","model":"gpt-5","status":"in_progress","output":[]}}
-
+    {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","model":"gpt-5","status":"in_progress","output":[]}}
 """
+
+
+def begun(text: str) -> Outcome:
+    """Run a stream whose response is created before these events."""
+    return stream(CREATED + text)
 
 
 def test_a_text_answer_is_start_deltas_done() -> None:
     outcome = stream("""
-        event: response.created
-        data: {"type":"response.created","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
-
-        event: response.in_progress
-        data: {"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
-
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"msg_1","type":"message","content":[]}}
-
-        event: response.content_part.added
-        data: {"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text"}}
-
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hel"}
-
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"lo"}
-
-        event: response.output_text.done
-        data: {"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello"}
-
-        event: response.content_part.done
-        data: {"type":"response.content_part.done","output_index":0,"content_index":0,"part":{"type":"output_text","text":"Hello","annotations":[]}}
-
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"id":"resp_1","model":"gpt-4.1","status":"completed","service_tier":"default","output":[{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":11}}}
+        {"type":"response.created","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
+        {"type":"response.in_progress","response":{"id":"resp_1","model":"gpt-4.1","status":"in_progress"}}
+        {"type":"response.output_item.added","output_index":0,"item":{"id":"msg_1","type":"message","content":[]}}
+        {"type":"response.content_part.added","output_index":0,"content_index":0,"part":{"type":"output_text"}}
+        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Hel"}
+        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"lo"}
+        {"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Hello"}
+        {"type":"response.content_part.done","output_index":0,"content_index":0,"part":{"type":"output_text","text":"Hello","annotations":[]}}
+        {"type":"response.output_item.done","output_index":0,"item":{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}}
+        {"type":"response.completed","response":{"id":"resp_1","model":"gpt-4.1","status":"completed","service_tier":"default","output":[{"id":"msg_1","type":"message","status":"completed","content":[{"type":"output_text","text":"Hello","annotations":[]}]}],"usage":{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":2,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":11}}}
     """)
     assert outcome.events[:3] == [ms.Start("gpt-4.1", "resp_1"), ms.TextDelta(0, "Hel"), ms.TextDelta(0, "lo")]
     done = outcome.events[3]
@@ -59,49 +43,21 @@ def test_a_text_answer_is_start_deltas_done() -> None:
 
 
 def test_reasoning_then_two_parallel_calls() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"begun"}}
-
-        event: response.reasoning_summary_text.delta
-        data: {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"Look "}
-
-        event: response.reasoning_summary_text.delta
-        data: {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":1,"delta":"twice."}
-
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Look "},{"type":"summary_text","text":"twice."}],"encrypted_content":"whole"}}
-
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_a","name":"look","arguments":""}}
-
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":2,"item":{"id":"fc_2","type":"function_call","call_id":"call_b","name":"look","arguments":""}}
-
-        event: response.function_call_arguments.delta
-        data: {"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"at\\":"}
-
-        event: response.function_call_arguments.delta
-        data: {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}
-
-        event: response.function_call_arguments.delta
-        data: {"type":"response.function_call_arguments.delta","output_index":2,"delta":"2}"}
-
-        event: response.function_call_arguments.done
-        data: {"type":"response.function_call_arguments.done","output_index":2,"arguments":"{\\"at\\":2}"}
-
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":2,"item":{"id":"fc_2","type":"function_call","status":"completed","call_id":"call_b","name":"look","arguments":"{\\"at\\":2}"}}
-
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":1,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_a","name":"look","arguments":"{}"}}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_item.added","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"begun"}}
+        {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"Look "}
+        {"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":1,"delta":"twice."}
+        {"type":"response.output_item.done","output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"Look "},{"type":"summary_text","text":"twice."}],"encrypted_content":"whole"}}
+        {"type":"response.output_item.added","output_index":1,"item":{"id":"fc_1","type":"function_call","call_id":"call_a","name":"look","arguments":""}}
+        {"type":"response.output_item.added","output_index":2,"item":{"id":"fc_2","type":"function_call","call_id":"call_b","name":"look","arguments":""}}
+        {"type":"response.function_call_arguments.delta","output_index":2,"delta":"{\\"at\\":"}
+        {"type":"response.function_call_arguments.delta","output_index":1,"delta":"{}"}
+        {"type":"response.function_call_arguments.delta","output_index":2,"delta":"2}"}
+        {"type":"response.function_call_arguments.done","output_index":2,"arguments":"{\\"at\\":2}"}
+        {"type":"response.output_item.done","output_index":2,"item":{"id":"fc_2","type":"function_call","status":"completed","call_id":"call_b","name":"look","arguments":"{\\"at\\":2}"}}
+        {"type":"response.output_item.done","output_index":1,"item":{"id":"fc_1","type":"function_call","status":"completed","call_id":"call_a","name":"look","arguments":"{}"}}
+        {"type":"response.completed","response":{"id":"resp_1","status":"completed","output":[]}}
+    """)
     assert outcome.events[1:-1] == [
         ms.ThinkingDelta(0, "Look "), ms.ThinkingDelta(0, "twice."), ms.ToolCallStart(1, "call_a", "look"),
         ms.ToolCallStart(2, "call_b", "look"), ms.ToolCallDelta(2, '{"at":'), ms.ToolCallDelta(1, "{}"), ms.ToolCallDelta(2, "2}"),
@@ -119,103 +75,58 @@ def test_reasoning_then_two_parallel_calls() -> None:
 
 
 def test_refusals_have_no_events_and_are_on_the_response() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.refusal.delta
-        data: {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"I can"}
-
-        event: response.refusal.delta
-        data: {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"not."}
-
-        event: response.refusal.done
-        data: {"type":"response.refusal.done","output_index":0,"content_index":0,"refusal":"I cannot."}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}]}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"I can"}
+        {"type":"response.refusal.delta","output_index":0,"content_index":0,"delta":"not."}
+        {"type":"response.refusal.done","output_index":0,"content_index":0,"refusal":"I cannot."}
+        {"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"type":"refusal","refusal":"I cannot."}]}]}}
+    """)
     assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
     assert outcome.response.refusal == "I cannot."
     assert outcome.response.content == []
 
 
 def test_citations_come_with_the_text_and_the_final_ones_count() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"See there."}
-
-        event: response.output_text.annotation.added
-        data: {"type":"response.output_text.annotation.added","output_index":0,"content_index":0,"annotation":{"type":"url_citation","url":"https://a.example/"}}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"status":"completed","output":[]}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"See there."}
+        {"type":"response.output_text.annotation.added","output_index":0,"content_index":0,"annotation":{"type":"url_citation","url":"https://a.example/"}}
+        {"type":"response.completed","response":{"status":"completed","output":[]}}
+    """)
     assert outcome.response.content == [
         ms.Text("See there.", citations=[{"type": "url_citation", "url": "https://a.example/"}])
     ]
 
 
 def test_each_content_part_is_a_block() -> None:
-    outcome = stream(
-        CREATED
-        + """
+    outcome = begun("""
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"one"}
-
         data: {"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"two"}
-
         data: {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"three"}
-
         data: {"type":"response.output_text.delta","output_index":0,"content_index":1,"delta":"!"}
-
         data: {"type":"response.completed","response":{"status":"completed"}}
-    """
-    )
+    """)
     assert [block.text for block in outcome.response.content if isinstance(block, ms.Text)] == ["one", "two!", "three"]
 
 
 def test_the_phase_of_a_message_rides_on_its_text() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary","content":[]}}
-
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Wait."}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"status":"completed"}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary","content":[]}}
+        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Wait."}
+        {"type":"response.completed","response":{"status":"completed"}}
+    """)
     assert outcome.response.content == [
         ms.Text("Wait.", state=ms.ProviderState("openai-responses", {"phase": "commentary"}))
     ]
 
 
 def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_item.added
-        data: {"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}
-
-        event: response.web_search_call.searching
-        data: {"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}
-
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"Found."}
-
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}
-
-        event: response.completed
-        data: {"type":"response.completed","response":{"status":"completed"}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}
+        {"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}
+        {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"Found."}
+        {"type":"response.output_item.done","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}
+        {"type":"response.completed","response":{"status":"completed"}}
+    """)
     assert outcome.events[1:-1] == [ms.TextDelta(1, "Found.")]
     search = ms.ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
     assert outcome.response.content == [search, ms.Text("Found.")]
@@ -227,50 +138,30 @@ def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
     [("max_output_tokens", ms.FinishReason.LENGTH), ("content_filter", ms.FinishReason.CONTENT_FILTER)],
 )
 def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish: ms.FinishReason) -> None:
-    outcome = stream(
-        CREATED
-        + f"""
-        event: response.output_item.added
-        data: {{"type":"response.output_item.added","output_index":0,"item":{{"type":"function_call","call_id":"call_1","name":"look","arguments":""}}}}
-
-        event: response.function_call_arguments.delta
-        data: {{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{{}}"}}
-
-        event: response.incomplete
-        data: {{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}
-    """
-    )
+    outcome = begun(f"""
+        {{"type":"response.output_item.added","output_index":0,"item":{{"type":"function_call","call_id":"call_1","name":"look","arguments":""}}}}
+        {{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{{}}"}}
+        {{"type":"response.incomplete","response":{{"status":"incomplete","incomplete_details":{{"reason":"{reason}"}},"output":[]}}}}
+    """)
     assert outcome.events[-2] == ms.ToolCallDone(0, False)
     assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (finish, "incomplete")
     assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", "{}", complete=False)]
 
 
 def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_item.done
-        data: {"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","status":"incomplete","call_id":"call_1","name":"look","arguments":"{\\"a"}}
-
-        event: response.incomplete
-        data: {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","status":"incomplete","call_id":"call_1","name":"look","arguments":"{\\"a"}}
+        {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
+    """)
     assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", '{"a', complete=False)]
     assert outcome.response.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
-    outcome = stream(
-        CREATED
-        + """
-        event: response.output_text.delta
-        data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}
-
-        event: response.failed
-        data: {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down."},"usage":{"input_tokens":3,"output_tokens":1}}}
-    """
-    )
+    outcome = begun("""
+        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}
+        {"type":"response.failed","response":{"status":"failed","error":{"code":"rate_limit_exceeded","message":"Slow down."},"usage":{"input_tokens":3,"output_tokens":1}}}
+    """)
     assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.TEXT_DELTA, ms.EventType.ERROR]
     assert outcome.error.error.category is ms.ErrorCategory.RATE_LIMIT
     assert outcome.error.error.message == "Slow down."
@@ -279,9 +170,7 @@ def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
 
 
 def test_a_cancelled_response_is_an_error() -> None:
-    outcome = stream(
-        CREATED + 'data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}'
-    )
+    outcome = begun('data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}')
     assert outcome.error.error.category is ms.ErrorCategory.CANCELLED
     assert not outcome.error.error.retryable
 
@@ -289,8 +178,7 @@ def test_a_cancelled_response_is_an_error() -> None:
 def test_an_error_before_anything_else_stands_alone() -> None:
     outcome = stream(
         """
-        event: error
-        data: {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
+        {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
     """
     )
     assert [event.type for event in outcome.events] == [ms.EventType.ERROR]
@@ -313,9 +201,7 @@ def test_an_error_within_a_stream_has_the_status_of_the_stream(data: str) -> Non
 
 
 def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
-    outcome = stream(
-        CREATED + 'data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}'
-    )
+    outcome = begun('data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Half"}')
     assert outcome.error.error.category is ms.ErrorCategory.NETWORK
     assert "truncated stream" in outcome.error.error.message
     assert outcome.response.text == "Half"
@@ -330,7 +216,6 @@ FINISHED_WITHOUT_TERMINAL = (
     CREATED
     + """
     data: {"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","text":"Hi"}]}}
-
     data: [DONE]
 """
 )
@@ -375,7 +260,7 @@ def test_other_stray_lines_leave_the_stream_truncated(stray: bytes) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
-    outcome = stream(CREATED + f"data: {data}")
+    outcome = begun(f"data: {data}")
     assert outcome.error.error.category is ms.ErrorCategory.SERVER
     assert not outcome.error.error.retryable
     assert data[:20] in outcome.error.error.message
@@ -383,7 +268,7 @@ def test_what_cannot_be_read_is_an_error_that_quotes_it(data: str) -> None:
 
 
 def test_an_error_without_a_type_is_a_gateways() -> None:
-    outcome = stream(CREATED + 'data: {"error":{"message":"upstream is unavailable"}}')
+    outcome = begun('data: {"error":{"message":"upstream is unavailable"}}')
     assert outcome.error.error.category is ms.ErrorCategory.SERVER
 
 
@@ -411,18 +296,12 @@ def test_a_stream_without_a_beginning_is_given_one() -> None:
 
 
 def test_empty_deltas_tell_nothing() -> None:
-    outcome = stream(
-        CREATED
-        + """
+    outcome = begun("""
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":""}
-
         data: {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":null}
-
         data: {"type":"response.function_call_arguments.delta","output_index":4,"delta":""}
-
         data: {"type":"response.completed","response":{"status":"completed"}}
-    """
-    )
+    """)
     assert [event.type for event in outcome.events] == [ms.EventType.START, ms.EventType.DONE]
     assert outcome.response.content == []
 
@@ -436,14 +315,10 @@ def test_the_partial_response_is_there_while_the_stream_runs() -> None:
 
 
 def test_an_error_is_told_once() -> None:
-    outcome = stream(
-        CREATED
-        + """
+    outcome = begun("""
         data: {"type":"error","error":{"type":"server_error","code":"server_error","message":"broken"}}
-
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broken"}}}
-    """
-    )
+    """)
     assert sum(isinstance(event, ms.Error) for event in outcome.events) == 1
 
 

@@ -53,17 +53,16 @@ class Outcome:
 
 
 def wire_events(text: str) -> Iterable[tuple[str, bytes]]:
-    """Parse server-sent events written as text, separated by blank lines, with any indentation."""
-    lines = "\n".join(line.strip() for line in text.splitlines())
-    for block in lines.strip().split("\n\n"):
-        name, data = "", []
-        for line in block.splitlines():
-            if line.startswith("event:"):
-                name = line[6:].strip()
-            elif line.startswith("data:"):
-                data.append(line[5:].strip())
-        if data:
-            yield name, "\n".join(data).encode()
+    """Parse server-sent events written as text: a line of JSON alone is an event that is named by its type."""
+    name = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("event:"):
+            name = line[6:].strip()
+        elif line.startswith("data:"):
+            yield name, line[5:].strip().encode()
+            name = ""
+        elif line.startswith("{"):
+            yield json.loads(line)["type"], line.encode()
 
 
 def stream(text: str, *, stray: bytes = b"", provider: ms.OpenAIResponses = PROVIDER) -> Outcome:
@@ -85,8 +84,7 @@ def stream(text: str, *, stray: bytes = b"", provider: ms.OpenAIResponses = PROV
 
 def stream_of(*values: ms.JSONObject, provider: ms.OpenAIResponses = PROVIDER) -> Outcome:
     """Run a stream of objects, with their types as event names."""
-    text = "\n\n".join(f"event: {value['type']}\ndata: {json.dumps(value)}" for value in values)
-    return stream(text, provider=provider)
+    return stream("\n".join(map(json.dumps, values)), provider=provider)
 
 
 def decode(response: ms.JSONObject, provider: ms.OpenAIResponses = PROVIDER) -> ms.Response:
