@@ -507,7 +507,6 @@ class Load:
                 figures=self.figures,
                 clients=[client],
                 seconds=client.seconds,
-                silent=self._silent_streams(),
                 simulator_seconds=after - before if after is not None and before is not None else None,
                 connections_opened=statistics.opened,
                 connections_reused=statistics.reused,
@@ -520,14 +519,17 @@ class Load:
         if last:
             self._count_cut()
             result.unfinished = len(self.running) + len(self._held)
+            result.silent = self._silent_streams()
             result.interrupted = self.interrupted
         return result
 
     def _silent_streams(self) -> int:
-        """Return the number of streams without content in the measured time."""
-        opened = round(self._window * 1e9)
+        """Return the number of streams without content in the measured time, or in an open loop since their start."""
         if not self._plan.stream:
             return 0
+        if self._plan.arrivals is not None:
+            return sum(not record.last for record in self._records.values())
+        opened = round(self._window * 1e9)
         return sum((record.last or record.begun) <= opened for record in self._records.values())
 
     def _count_cut(self) -> None:

@@ -553,8 +553,10 @@ async def test_ctrl_c_does_not_wait_for_the_next_call(clock: MockClock) -> None:
 async def test_calls_that_never_end_are_cut_after_the_drain(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1000.0)
     result = await run(engine, at_rate(2.0, seconds=3.0))
-    assert (result.unfinished, engine.cancelled, result.figures.ok) == (6, 6, 0)
+    assert (result.unfinished, engine.cancelled, result.figures.ok, result.silent) == (6, 6, 0, 0)
     assert trio.current_time() == pytest.approx(6.0, abs=0.1)
+    hanging = await run(ScriptedEngine(failed(ErrorCategory.SERVER), seconds=1000.0), at_rate(2.0, seconds=3.0))
+    assert (hanging.unfinished, hanging.silent) == (6, 6), "none received anything"
 
 
 async def test_an_open_loop_ends_with_its_last_request(clock: MockClock) -> None:
