@@ -508,7 +508,7 @@ class AnthropicBatches(Batches):
     """Answers the requests of `/v1/messages/batches`. The results are lines of JSON."""
 
     service = "anthropic"
-    wire = AnthropicWire()
+    wire: Wire = AnthropicWire()
     collections: Mapping[str, Collection] = {
         "batches": Collection("create list show cancel delete results", 20, 1000, "Message Batch {} not found."),
     }
@@ -517,7 +517,7 @@ class AnthropicBatches(Batches):
         "delete": (is_running, 400, "Message Batch {0.id} has not ended: it cannot be deleted.", ""),
         "results": (is_running, 404, "Message Batch {0.id} has no available results.", ""),
     }
-    paging = ("after_id", "before_id", "limit")
+    paging: tuple[str, str, str] = ("after_id", "before_id", "limit")
     deleted: Mapping[str, JSON] | None = {"type": "message_batch_deleted"}
 
     def create(self, request: HTTPRequest, key: str) -> Job:
@@ -592,7 +592,7 @@ class GeminiBatches(Batches):
     """
 
     service = "gemini"
-    wire = GeminiWire()
+    wire: Wire = GeminiWire()
     collections: Mapping[str, Collection] = {
         "files": Collection("list show download delete", 10, 100, f"{UNKNOWN}: files/{{}}"),
         "batches": Collection("create list show cancel delete", 20, 1000, f"{UNKNOWN}: batches/{{}}"),
@@ -601,7 +601,7 @@ class GeminiBatches(Batches):
         "cancel": (is_ended, 400, "batches/{0.id} has ended", PRECONDITION),
         "download": (is_uploaded, 400, "files/{0.id} was uploaded: it has no download", PRECONDITION),
     }
-    paging = ("pageToken", "", "pageSize")
+    paging: tuple[str, str, str] = ("pageToken", "", "pageSize")
     newest_file_first = False
     full: JSONObject | str = ""
 

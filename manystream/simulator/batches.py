@@ -72,7 +72,7 @@ class BatchTime:
         return self.median * math.exp(math.log(self.p90 / self.median) * source.gauss(0.0, 1.0) / _NINE_OF_TEN)
 
 
-READERS = {**{field.name: float for field in fields(BatchTime)}, "seed": int}
+READERS: dict[str, Callable[[str], object]] = {**{field.name: float for field in fields(BatchTime)}, "seed": int}
 """Option → the function that reads its value."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Generic, TypeVar
 
@@ -45,7 +46,7 @@ class BatchModel:
             raise KnobError("batch: kv is a number above 0, and status an HTTP status from 400 to 599")
 
 
-READERS = {**{field.name: float for field in fields(BatchModel)}, "status": int}
+READERS: dict[str, Callable[[str], object]] = {**{field.name: float for field in fields(BatchModel)}, "status": int}
 """Option → the function that reads its value."""
 
 
