@@ -499,14 +499,9 @@ async def _open_batch(
             requests=_picklable(options.requests),
             outage=options.outage,
         )
+        retry_failed, shard = options.retry_failed, options.shard
         with open_cluster_batch(
-            options.ray,
-            options.actors,
-            workers,
-            journal,
-            retry_failed=options.retry_failed,
-            shard=options.shard,
-            budget=budget,
+            options.ray, options.actors, workers, journal, retry_failed=retry_failed, shard=shard, budget=budget
         ) as cluster_batch:
             yield cluster_batch
         return
