@@ -35,10 +35,9 @@ from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.admission_control import AdmissionControl
-from .call.call import CallHooks, RunningCall, TargetRequest
+from .call.call import CallHooks, Counters, RunningCall, TargetRequest
 from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller, without_first
 from .call.completion import Completion
-from .call.delivery import Counters
 from .call.handle import Call
 from .call.home import Home
 from .call.runtime import Runtime

@@ -1,10 +1,10 @@
 """One call, from its start to its one completion.
 
-`RunningCall` (`call.py`) decides after each attempt: complete, retry or fail. `Attempt` carries one request over one
-connection, passes the response to a reader of its body (`body/`), and ends at its own timeouts. `Delivery` calls
-`on_event`. The states and the timeouts are pure functions (`timeouts.py`). The steps of a call's end are performed
-once each. While a call waits for traffic control or for a retry it has no attempt under way, and judges the timeouts
-itself. A hedged call has two attempts; the first one with content stays.
+`RunningCall` (`call.py`) decides after each attempt: complete, retry or fail. It delivers the events, and ends once, in
+steps. `Attempt` carries one request over one connection, passes the response to a reader of its body (`body/`), and
+ends at its own timeouts. The states and the timeouts are pure functions (`timeouts.py`). While a call waits for traffic
+control or for a retry it has no attempt under way, and judges the timeouts itself. A hedged call has two attempts; the
+first one with content stays.
 
 A running call is an object and not a task: the loop and the timers call its methods. Nothing here decides when a call
 is sent or where to; `traffic/` does.

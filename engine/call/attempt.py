@@ -25,12 +25,10 @@ from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
 from .body import Body, BodyOwner, Envelope, ErrorBody, StreamBody, content_coding
-from .body.base import Receiver
+from .body.base import STEP_EVENTS, Receiver
 from .body.fast_path import FastPath, FastReceiver
 from .completion import Timings
-from .delivery import NOBODY
 from .listener import KeptAnswer, Listener, Tap
-from .slices import Action, Steps
 from .timeouts import (
     CONNECTING,
     ERROR_BODY_SECONDS,
@@ -48,7 +46,7 @@ from .timeouts import (
 )
 
 if TYPE_CHECKING:
-    from .runtime import Runtime
+    from .runtime import Action, Runtime
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
@@ -66,6 +64,56 @@ STEP_WORDS = {
 """Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
 
 UNAUTHORIZED = 401
+
+
+class Nobody:
+    """Receives the events of an attempt that is over, and drops them."""
+
+    __slots__ = ()
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Drop the events."""
+
+
+NOBODY = Nobody()
+
+
+class Steps:
+    """The undelivered events of one wire event, which may have thousands of parts.
+
+    They are delivered a few at each tick, so that other streams are served in between, and none while the consumer has
+    paused its call: so the high-water mark also holds within one event.
+
+    then: called after the last event.
+    """
+
+    __slots__ = ("_attempt", "_events", "_position", "_scheduled", "_then")
+
+    def __init__(self, attempt: Attempt, events: Sequence[Event], then: Callable[[], object]) -> None:
+        self._attempt = attempt
+        self._events = events
+        self._then = then
+        self._position = 0
+        self._scheduled = False
+
+    def go_on(self) -> None:
+        """Deliver the next few events, unless the call has ended or is paused; schedule the next step."""
+        self._scheduled = False
+        attempt, start = self._attempt, self._position
+        if attempt.over or attempt.paused:
+            return
+        if start >= len(self._events):
+            attempt.stepped(self._then)
+            return
+        self._position = start + STEP_EVENTS
+        attempt.receiver.deliver(self._events[start : self._position])
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Schedule the next step for the next tick."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._attempt.soon(self.go_on)
 
 
 class Attempt(BodyOwner):
@@ -360,7 +408,7 @@ class Attempt(BodyOwner):
                 self.on_end()
                 return
             self.on_body(piece)
-        self._soon(self._replay_piece)
+        self.soon(self._replay_piece)
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -442,7 +490,7 @@ class Attempt(BodyOwner):
 
         The failure waits for the next tick because the bytes of another call are being processed now.
         """
-        self._soon(self._yield_room)
+        self.soon(self._yield_room)
 
     def _yield_room(self) -> None:
         if not self.over:
@@ -469,16 +517,12 @@ class Attempt(BodyOwner):
         connection = self.connection
         if connection is not None:
             connection.pause()
-        self.steps = Steps(self, events, then, self._soon)
+        self.steps = Steps(self, events, then)
         self.steps.go_on()
 
-    def _soon(self, action: Action) -> None:
+    def soon(self, action: Action) -> None:
         """Perform an action at the loop's next tick."""
         self._runtime.timers.at(self._runtime.loop.clock(), action, self.on_defect)
-
-    def deliver_step(self, events: Sequence[Event]) -> None:
-        """Deliver the events of one step."""
-        self.receiver.deliver(events)
 
     def stepped(self, then: Callable[[], object]) -> None:
         """Call `then` after the last step, and continue reading."""
@@ -508,7 +552,7 @@ class Attempt(BodyOwner):
         elif self.connection is not None:
             self.connection.resume()
         if self._kept is not None:
-            self._soon(self._replay_piece)
+            self.soon(self._replay_piece)
         if self.connection is not None:
             self.arm()
 

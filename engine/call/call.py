@@ -11,14 +11,17 @@ import dataclasses
 import enum
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ...providers.catalog.dialect import DeltaTarget
 from ...providers.model.events import Done, Error, Event, Start
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
+from ...providers.wire.delta_template import Match
 from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
 from ..request.continued import ContinuedAnswer
@@ -31,7 +34,6 @@ from .attempt import Attempt
 from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
-from .delivery import Counters, Delivery
 from .listener import AnswerStore
 from .plain_request import PlainRequest
 from .retry import backoff, read_again_delay, retry_delay
@@ -78,6 +80,18 @@ class Step(enum.IntEnum):
 
 OPEN, SETTLED, STOPPED, NOTIFYING, NOTIFIED, RECORDED, COMPLETED, WOKEN = Step
 """The members, for the steps of every call."""
+
+
+class Counters:
+    """The counters of one provider's calls. `events` counts delivered events, with or without a callback."""
+
+    __slots__ = ("completed", "events", "failures", "started")
+
+    def __init__(self) -> None:
+        self.events: int = 0
+        self.started: int = 0
+        self.completed: int = 0
+        self.failures: Counter[ErrorCategory] = Counter()
 
 
 @dataclass(slots=True)
@@ -128,11 +142,12 @@ class RunningCall:
         "_attempt",
         "_attempts",
         "_clocks",
-        "_delivery",
+        "_delivered",
         "_ended",
         "_finish_response",
         "_hooks",
         "_on_completion",
+        "_on_event",
         "_outcome",
         "_paused",
         "_prepared",
@@ -170,7 +185,8 @@ class RunningCall:
         admission: AdmissionControl | None = None,
     ) -> None:
         self._runtime = runtime
-        self._delivery = Delivery(on_event, self, counters)
+        self._on_event: OnEvent = _nobody if on_event is None else on_event
+        self._delivered = False  # `on_event` has had an event, so that the call cannot be repeated
         self._on_completion = on_completion
         self._started = runtime.loop.clock()
         self._prepared = prepared
@@ -373,7 +389,7 @@ class RunningCall:
             self.on_defect(error)
         except BaseException:
             self._on_completion = None
-            self._delivery.release()
+            self._on_event = _nobody
             self.end(cancelled())
             raise
         finally:
@@ -431,7 +447,6 @@ class RunningCall:
             self.counters.started -= 1
             request.counters.started += 1
             self.counters = request.counters
-            self._delivery.count_in(request.counters)
 
     def _enter_queue(self) -> None:
         """Wait to be sent, or go on waiting."""
@@ -579,21 +594,21 @@ class RunningCall:
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
-        delivery = self._delivery
-        if delivery.delivered:
+        if self._delivered:
             if attempt.receiver is attempt:  # it goes on with the answer
                 events = [event for event in events if not isinstance(event, Start)]
                 observed = self._hooks.observed
-                attempt.receiver = delivery if observed is None else observed(self, delivery)
+                attempt.receiver = self if observed is None else observed(self, self)
             attempt.receiver.deliver(events)  # else from the same read as the first
             return
         if not self._chosen(attempt):
             return
         attempt.content_at = self._runtime.loop.now
-        delivery.deliver_first(events)
+        self._delivered = True
+        self.deliver(events)
         if self._attempt is None:
             return  # the call has ended
-        attempt.receiver = delivery
+        attempt.receiver = self
         attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
         if self._admission is not None:
             self._admission.first_content()
@@ -603,9 +618,64 @@ class RunningCall:
         if hooks.first_token is not None:
             hooks.first_token(self)  # the observer may end the call
         if hooks.observed is not None:
-            attempt.receiver = hooks.observed(self, delivery)
+            attempt.receiver = hooks.observed(self, self)
         else:
-            attempt.fast_receiver = delivery
+            attempt.fast_receiver = self
+
+    # --- as the receiver of events ---
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Deliver events, none of them terminal. Stops once the callback has raised or ended its call."""
+        if self._step is not OPEN:
+            return
+        on_event, delivered = self._on_event, 0
+        try:
+            for event in events:
+                delivered += 1
+                try:
+                    on_event(event)
+                except BaseException as error:
+                    self._on_callback_failure(error)
+                    break
+                if self._step is not OPEN:
+                    break
+        finally:
+            self.counters.events += delivered
+
+    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+        """Deliver deltas that matched, as `deliver` does. `target` makes the event of each.
+
+        A loop of its own: an iterator that makes the events for `deliver` would cost each of them a hundredth more.
+        """
+        if self._step is not OPEN:
+            return
+        on_event, delivered = self._on_event, 0
+        try:
+            for match in matches:
+                event = target.accept(match)
+                if event is None:
+                    continue
+                delivered += 1
+                try:
+                    on_event(event)
+                except BaseException as error:
+                    self._on_callback_failure(error)
+                    break
+                if self._step is not OPEN:
+                    break
+        finally:
+            self.counters.events += delivered
+
+    def _on_callback_failure(self, failure: BaseException) -> None:
+        """End the call because `on_event` raised `failure`. `on_event` is not called again."""
+        self._raised = failure
+        self._terminal, self._on_event = (), _nobody
+        try:
+            if self._step is OPEN:
+                self._settle(self._failure(callback_failed(failure)), ())
+            self.finish()
+        except Exception as defect:
+            self.on_defect(defect)
 
     # --- a durable answer ---
 
@@ -700,7 +770,7 @@ class RunningCall:
             if not self._attempts:
                 outcome.cached, outcome.cost, outcome.cost_unknown = True, 0.0, ""
             last = () if terminal is None else attempt.with_start((terminal,))
-            if continued is not None and self._delivery.delivered:
+            if continued is not None and self._delivered:
                 last = last[-1:]  # the answer had its `Start`
             self._settle(outcome, last)
         self.finish()
@@ -721,7 +791,7 @@ class RunningCall:
             return
         if attempt.prepared.continued is not None and self._goes_on(attempt.prepared.continued, attempt, error):
             return
-        if not self._delivery.delivered:
+        if not self._delivered:
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
             if (unread or attempt.asks_for_another_key(error)) and self.has_attempts_left:
                 # The server had closed the kept-alive connection before a byte of the request was written, or its key
@@ -832,13 +902,6 @@ class RunningCall:
         error.provider, error.model = prepared.provider.name, prepared.model
         error.host = prepared.head.headers[0][1].decode()  # the first header is Host
 
-    def on_callback_failure(self, failure: BaseException) -> None:
-        """End the call because `on_event` raised `failure`. `on_event` is not called again."""
-        self._raised = failure
-        if self._step is OPEN:
-            self._settle(self._failure(callback_failed(failure)), ())
-        self.finish()
-
     # --- the end ---
 
     def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
@@ -872,7 +935,6 @@ class RunningCall:
             return
         self._outcome = outcome
         self._terminal = terminal
-        self._delivery.mute()
         self._step = SETTLED
 
     def finish(self) -> None:
@@ -940,25 +1002,26 @@ class RunningCall:
             self._admission.end(self._outcome, attempt)
 
     def _deliver_terminal(self) -> None:
-        terminal = self._terminal
-        if not terminal:
-            return
-        failure = self._delivery.finish(terminal)
-        if failure is None:
-            return
-        self._raised = failure
-        if isinstance(terminal[-1], Error):
-            logger.error("on_event raised on its Error event", exc_info=failure)
-        else:
-            assert self._outcome is not None
-            self._outcome = _failed_by_callback(self._outcome, failure)
+        """Deliver the last events: the terminal one, after a `Start` if none was delivered before."""
+        terminal, self._terminal = self._terminal, ()  # before the callback: this may be called again
+        self.counters.events += len(terminal)
+        try:
+            for event in terminal:
+                self._on_event(event)
+        except BaseException as failure:
+            self._raised = failure
+            if isinstance(terminal[-1], Error):
+                logger.error("on_event raised on its Error event", exc_info=failure)
+            else:
+                assert self._outcome is not None
+                self._outcome = dataclasses.replace(self._outcome, success=False, error=callback_failed(failure))
 
     def _record(self) -> None:
         completion = self._outcome
         assert completion is not None
         completion.timings.finished = self._runtime.loop.clock() - self._started
         self.completion = completion
-        self._delivery.release()
+        self._on_event = _nobody  # it may refer to the call
         self._book(completion)
 
     def _book(self, completion: Completion) -> None:
@@ -981,6 +1044,5 @@ class RunningCall:
         self._hooks.ended(self, completion)
 
 
-def _failed_by_callback(outcome: Completion, failure: BaseException) -> Completion:
-    """Return the outcome of a call with a complete answer whose `on_event` raised on `Done`."""
-    return dataclasses.replace(outcome, success=False, error=callback_failed(failure))
+def _nobody(_: object) -> None:
+    """Do nothing: the callback of a call that has none."""

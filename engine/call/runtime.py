@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import TypeAlias
 
 from ...transport.backend import Backend
 from ...transport.loop import Loop
@@ -15,7 +16,8 @@ from .body.buffered import Buffered
 from .home import Home
 from .listener import AnswerStore, Recorder
 from .retry import RetryReserve
-from .slices import Action
+
+Action: TypeAlias = Callable[[], None]
 
 
 class Runtime:

@@ -18,7 +18,6 @@ import pytest
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.body.buffered import Buffered
-from manystream.engine.call.delivery import Counters, Delivery
 from manystream.engine.call.timeouts import effective
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared
@@ -31,8 +30,9 @@ from manystream.transport.loop import Poller, PollerLoop
 from manystream.transport.url import Origin
 
 if TYPE_CHECKING:
-    from manystream.engine.call.call import RunningCall
     from manystream.engine.call.runtime import Runtime
+    from manystream.providers.catalog.dialect import DeltaTarget
+    from manystream.providers.wire.delta_template import Match
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -218,7 +218,6 @@ class Stream:
         )  # fmt: skip
         prepared = Prepared(shared, "m", REQUEST, b"", SECRETS)
         prepared.stream = self.streamed
-        self.delivery = Delivery(self._on_event, cast("RunningCall", self), Counters())
         loop = StillLoop()
         runtime = SimpleNamespace(
             loop=loop,
@@ -269,23 +268,29 @@ class Stream:
         raise error
 
     def on_events(self, attempt: Attempt, events: Sequence[ms.Event]) -> None:
-        if self.delivery.delivered:
-            attempt.receiver.deliver(events)
-            return
-        self.delivery.deliver_first(events)
-        attempt.receiver = self.delivery
-        if self.fast:
-            attempt.fast_receiver = self.delivery
+        had_content = bool(self.events)
+        self.deliver(events)
+        if not had_content and not attempt.over:
+            attempt.receiver = self
+            if self.fast:
+                attempt.fast_receiver = self
 
-    # --- as the call ---
+    # --- as the receiver of events ---
 
-    def on_callback_failure(self, failure: BaseException) -> None:
-        raise failure
+    def deliver(self, events: Sequence[ms.Event]) -> None:
+        for event in events:
+            if not self.attempt.over:
+                self._on_event(event)
+
+    def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+        for match in matches:
+            event = None if self.attempt.over else target.accept(match)
+            if event is not None:
+                self._on_event(event)
 
     def _on_event(self, event: ms.Event) -> None:
         self.events.append(str(event))
         if len(self.events) == self.cancel_after:
-            self.delivery.mute()
             self.outcome = f"cancelled: {self.attempt.partial_response()}"
             self.attempt.abort()
 

@@ -200,7 +200,7 @@ async def test_an_event_in_the_engine_s_context_costs_no_more(value: str) -> Non
 
     async with open_peer(streams) as peer, ms.open_engine([peer.chat]) as engine:
         await engine.start_stream(hello(), on_event).wait()
-    assert callers <= {"deliver", "deliver_matches", "finish"}
+    assert callers <= {"deliver", "deliver_matches", "_deliver_terminal"}
 
 
 def test_the_contexts_of_asyncio_tasks() -> None:

@@ -7,10 +7,9 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.call.attempt import Attempt
+from manystream.engine.call.attempt import Attempt, Steps
 from manystream.engine.call.body.buffered import Buffered
-from manystream.engine.call.delivery import Counters, Delivery
-from manystream.engine.call.slices import Steps
+from manystream.engine.call.call import CallHooks, Counters, RunningCall, TargetRequest
 from manystream.engine.call.timeouts import effective
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
@@ -18,36 +17,64 @@ DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())
 ERROR = ms.Error(ms.ProviderError("no", category=ms.ErrorCategory.SERVER))
 
 
-class Owner:
-    """The call to which the callback belongs."""
+class Reader:
+    """The attempt of a call, as far as the delivery of its events needs one."""
 
-    def __init__(self, defect: Exception | None = None) -> None:
-        self.failures: list[BaseException] = []
-        self.defects: list[Exception] = []
-        self.defect = defect
+    def __init__(self) -> None:
+        self.prepared = PREPARED
+        self.status, self.headers, self.request_id = 200, dict[str, str](), None
 
-    def on_callback_failure(self, failure: BaseException) -> None:
-        self.failures.append(failure)
-        if self.defect is not None:
-            raise self.defect
+    def timings(self) -> ms.Timings:
+        return ms.Timings()
 
-    def on_defect(self, error: Exception) -> None:
-        self.defects.append(error)
+    def accepted(self) -> None:
+        pass
+
+    def with_start(self, events: Sequence[ms.Event]) -> Sequence[ms.Event]:
+        return events
 
 
-def delivery(
-    on_event: Callable[[ms.Event], object] | None = None, owner: Owner | None = None
-) -> tuple[Delivery, list[ms.Event], Counters]:
-    """A delivery, the events that its callback got, and its counters."""
-    seen: list[ms.Event] = []
+PREPARED: Any = SimpleNamespace(
+    stream=True, provider=SimpleNamespace(name="p"), model="m", tags=None, durable=None, continued=None, body=b"",
+    head=SimpleNamespace(headers=[(b"host", b"h")]), secrets=None,
+)  # fmt: skip
+READER: Any = Reader()
+CLOCKS = effective(None, None, stream=True)
 
-    def note(event: ms.Event) -> None:
-        seen.append(event)
-        if on_event is not None:
-            on_event(event)
 
-    counters = Counters()
-    return Delivery(note, cast(Any, owner or Owner()), counters), seen, counters
+class Delivered:
+    """A call that reads no connection, and what its callbacks got."""
+
+    def __init__(self, on_event: Callable[[ms.Event], object] | None = None, *, has_callback: bool = True) -> None:
+        self.seen: list[ms.Event] = []
+        self.completions: list[ms.Completion] = []
+        self.raised: list[BaseException] = []
+        self.counters = Counters()
+        self.on_event = on_event
+        runtime: Any = SimpleNamespace(
+            loop=SimpleNamespace(clock=lambda: 0.0, now=0.0, forked=False),
+            soon=lambda action, on_defect: None,
+            on_callback_raised=self.raised.append,
+        )
+        self.call = RunningCall(
+            runtime, CallHooks(lambda call, completion: None), PREPARED, self.counters, 1, CLOCKS, ms.Retry(),
+            self.note if has_callback else None, self.completions.append, lambda response: None,
+        )  # fmt: skip
+
+    def note(self, event: ms.Event) -> None:
+        self.seen.append(event)
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def first(self, *events: ms.Event) -> None:
+        self.call.on_events(READER, events)
+
+    def done(self) -> None:
+        self.call.on_answer(READER, ms.Response("r1", "m"), DONE)
+
+    def fail(self) -> None:
+        self.call.end(ERROR.error)
+        self.call.finish()
 
 
 class Reported:
@@ -101,37 +128,31 @@ def test_an_attempt_that_is_over_reports_no_event() -> None:
     assert (one.over, call.events) == (True, [])
 
 
-def test_the_last_events_are_delivered_once() -> None:
-    one, seen, counters = delivery()
-    assert (one.delivered, counters.events) == (False, 0)
-    one.deliver_first([START, A, B])
-    assert (seen, one.delivered, counters.events) == ([START, A, B], True, 3)
-    one.deliver([C])
-    assert one.finish([DONE]) is None
-    assert (seen, counters.events) == ([START, A, B, C, DONE], 5)
-    assert one.finish([DONE]) is None
-    one.deliver([C])
-    assert (len(seen), counters.events) == (5, 5)
+def test_the_last_event_is_delivered_once() -> None:
+    one = Delivered()
+    one.first(START, A, B)
+    assert (one.seen, one.counters.events) == ([START, A, B], 3)
+    one.call.deliver([C])
+    one.done()
+    assert (one.seen, one.counters.events) == ([START, A, B, C, DONE], 5)
+    one.call.deliver([C])
+    one.fail()
+    assert (len(one.seen), one.counters.events, len(one.completions)) == (5, 5, 1)
 
 
-def test_a_call_without_content_gets_its_last_events() -> None:
-    for last in ([START, DONE], [ERROR]):
-        one, seen, counters = delivery()
-        one.mute()
-        assert one.finish(last) is None
-        assert (seen, counters.events) == (last, len(last))
-
-
-def test_a_muted_call_gets_its_last_event_only() -> None:
-    one, seen, counters = delivery()
-    one.deliver_first([START, A])
-    one.mute()
-    one.deliver([B])
-    one.deliver_matches(cast(Any, None), cast(Any, [1]))
-    one.finish([DONE])
-    one.mute()
-    one.finish([DONE])
-    assert (seen, counters.events) == ([START, A, DONE], 3)
+def test_a_call_that_failed_gets_its_last_event_only() -> None:
+    for before in ((), (START, A)):
+        one = Delivered()
+        if before:
+            one.first(*before)
+        one.call.end(ERROR.error)
+        one.call.deliver([B])
+        one.call.deliver_matches(cast(Any, None), cast(Any, [1]))
+        one.call.finish()
+        one.call.finish()
+        assert one.seen[:-1] == list(before)
+        assert one.seen[-1] == ERROR
+        assert one.counters.events == len(one.seen)
 
 
 def test_a_callback_that_raises_gets_no_further_event() -> None:
@@ -141,47 +162,64 @@ def test_a_callback_that_raises_gets_no_further_event() -> None:
         if event is B:
             raise fault
 
-    owner = Owner()
-    one, seen, counters = delivery(on_event, owner)
-    one.deliver_first([START, A, B, C])
-    one.deliver([C])
-    assert (seen, counters.events, owner.failures) == ([START, A, B], 3, [fault])
-    assert (one.finish([DONE]), one.delivered, owner.defects) == (None, True, [])
+    one = Delivered(on_event)
+    one.first(START, A, B, C)
+    one.call.deliver([C])
+    one.done()
+    assert (one.seen, one.counters.events, one.raised) == ([START, A, B], 3, [fault])
+    (completion,) = one.completions
+    assert completion.error_category is ms.ErrorCategory.CALLBACK
 
 
-def test_a_callback_that_raises_on_the_last_event_is_reported() -> None:
+def test_a_callback_that_ends_its_call_and_raises_gets_no_further_event() -> None:
+    def on_event(event: ms.Event) -> None:
+        one.call.end(ERROR.error)
+        raise ValueError("mine")
+
+    one = Delivered(on_event)
+    one.first(START, A)
+    assert (one.seen, one.counters.events, len(one.raised)) == ([START], 1, 1)
+    assert [completion.error for completion in one.completions] == [ERROR.error]
+
+
+def test_a_callback_that_raises_on_the_last_event_fails_its_call() -> None:
     fault = KeyboardInterrupt()
 
     def on_event(event: ms.Event) -> None:
         if event is DONE:
             raise fault
 
-    owner = Owner()
-    one, seen, counters = delivery(on_event, owner)
-    assert one.finish([DONE]) is fault
-    assert one.finish([DONE]) is None
-    assert (seen, counters.events, owner.failures) == ([DONE], 1, [])
+    one = Delivered(on_event)
+    one.done()
+    assert (one.seen, one.counters.events, one.raised) == ([DONE], 1, [fault])
+    (completion,) = one.completions
+    assert completion.error_category is ms.ErrorCategory.CALLBACK
+    assert completion.response is not None
 
 
-def test_a_defect_during_a_callback_s_failure_is_reported() -> None:
+def test_a_defect_during_a_callback_s_failure_completes_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_event(event: ms.Event) -> None:
         raise ValueError("mine")
 
-    defect = RuntimeError("defect")
-    owner = Owner(defect)
-    one, _, _ = delivery(on_event, owner)
-    one.deliver_first([A])
-    assert owner.defects == [defect]
+    def fail(*arguments: object) -> ms.Completion:
+        raise RuntimeError("defect")
+
+    one = Delivered(on_event)
+    monkeypatch.setattr(RunningCall, "_failure", fail)
+    one.first(A)
+    (completion,) = one.completions
+    assert completion.error_message is not None
+    assert "defect" in completion.error_message
 
 
 def test_a_callback_that_ends_its_call_stops_the_delivery() -> None:
     def on_event(event: ms.Event) -> None:
         if event is A:
-            one.mute()
+            one.call.end(ERROR.error)
 
-    one, seen, counters = delivery(on_event)
-    one.deliver_first([START, A, B])
-    assert (seen, counters.events) == ([START, A], 2)
+    one = Delivered(on_event)
+    one.first(START, A, B)
+    assert (one.seen, one.counters.events) == ([START, A], 2)
 
 
 class Target:
@@ -198,34 +236,33 @@ class Target:
 @pytest.mark.parametrize("how", ["whole", "raises", "ends"])
 def test_matched_deltas_are_made_as_they_are_delivered(how: str) -> None:
     fault = ValueError("mine")
-    target, owner = Target(), Owner()
+    target = Target()
 
     def on_event(event: ms.Event) -> None:
         if event == ms.TextDelta(0, "2"):
             if how == "raises":
                 raise fault
             if how == "ends":
-                one.mute()
+                one.call.end(ERROR.error)
 
-    one, seen, counters = delivery(on_event, owner)
-    one.deliver_first([A])
-    one.deliver_matches(cast(Any, target), cast(Any, ["1", "2", "3"]))
+    one = Delivered(on_event)
+    one.first(A)
+    one.call.deliver_matches(cast(Any, target), cast(Any, ["1", "2", "3"]))
     expected = ["1", "2", "3"] if how == "whole" else ["1", "2"]
     assert target.made == expected
-    assert seen == [A, *(ms.TextDelta(0, text) for text in expected)]
-    assert counters.events == 1 + len(expected)
-    assert owner.failures == ([fault] if how == "raises" else [])
+    assert one.seen == [A, *(ms.TextDelta(0, text) for text in expected)]
+    assert one.counters.events == 1 + len(expected)
+    assert one.raised == ([fault] if how == "raises" else [])
 
 
 def test_events_without_a_callback_are_counted() -> None:
-    counters, others = Counters(), Counters()
-    one = Delivery(None, cast(Any, Owner()), counters)
-    one.deliver_first([START, A])
-    one.count_in(others)
-    one.deliver([B])
-    one.finish([DONE])
-    assert (counters.events, others.events) == (2, 2)
-    assert (counters.started, counters.completed, dict(counters.failures)) == (0, 0, {})
+    others = Counters()
+    one = Delivered(has_callback=False)
+    one.first(START, A)
+    one.call.redirect(TargetRequest(PREPARED, others, CLOCKS, lambda response: None))
+    one.call.deliver([B])
+    one.done()
+    assert (one.counters.events, others.events) == (2, 2)
 
 
 # --- many events of one wire event ---
@@ -241,8 +278,9 @@ class Stepping:
         self.due: list[Callable[[], None]] = []
         self.ends = 0
 
-    def deliver_step(self, events: list[ms.Event]) -> None:
-        self.steps.append(len(events))
+    @property
+    def receiver(self) -> Any:
+        return SimpleNamespace(deliver=lambda events: self.steps.append(len(events)))
 
     def stepped(self, then: Callable[[], object]) -> None:
         then()
@@ -262,7 +300,7 @@ class Stepping:
 @pytest.mark.parametrize(("count", "expected"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
 def test_64_events_are_delivered_in_a_step(count: int, expected: list[int]) -> None:
     attempt = Stepping()
-    steps = Steps(cast(Any, attempt), [A] * count, attempt.end, attempt.soon)
+    steps = Steps(cast(Any, attempt), [A] * count, attempt.end)
     steps.go_on()
     for place in range(1, len(expected) + 1):
         assert (attempt.steps, attempt.ends) == (expected[:place], 0)
@@ -275,7 +313,7 @@ def test_64_events_are_delivered_in_a_step(count: int, expected: list[int]) -> N
 def test_a_paused_or_ended_attempt_gets_no_step() -> None:
     for what in ("paused", "over"):
         attempt = Stepping()
-        steps = Steps(cast(Any, attempt), [A] * 100, attempt.end, attempt.soon)
+        steps = Steps(cast(Any, attempt), [A] * 100, attempt.end)
         steps.go_on()
         setattr(attempt, what, True)
         attempt.tick()

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.engine.call.call import RunningCall, Step
-from manystream.engine.call.delivery import Counters
+from manystream.engine.call.call import Counters, RunningCall, Step
 from manystream.providers.catalog.dialect import StreamMachine
 from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, chat_chunk, chunked, hello, open_peer
 
