@@ -1,11 +1,13 @@
 """The rules of a call, with literal numbers: its timeouts, its states, its retries, and the values that it reports."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.base import AnswerSize
+from manystream.engine.call.body.answer import AnswerBody
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
 from manystream.engine.call.retry import RetryReserve, retry_delay
 from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
@@ -159,21 +161,28 @@ def test_the_default_limits() -> None:
 # --- sizes of answers ---
 
 
-def test_an_answer_is_looked_at_once_per_64_kib() -> None:
-    size = AnswerSize(200_000)
-    assert (size.bytes_left, size.received) == (65_536, 0)
-    assert not size.count(65_536)
-    assert size.count(1)
-    assert (size.received, size.look()) == (65_537, 65_537)
-    assert (size.bytes_left, size.received) == (65_536, 65_537)
-    assert size.count(70_000)
-    assert (size.look(), size.received) == (70_000, 135_537)
-    assert size.bytes_left == 200_000 - 135_537  # the limit is nearer than the next 64 KiB
-    assert not size.count(200_000 - 135_537)
-    assert size.look() == 200_000 - 135_537
-    assert (size.count(1), size.look()) == (True, None)
-
-
-def test_a_small_limit_is_looked_at_when_it_is_exceeded() -> None:
-    size = AnswerSize(10)
-    assert (size.bytes_left, size.count(10), size.count(1), size.look()) == (10, False, True, None)
+@pytest.mark.parametrize("limit", [200_000, 10])
+def test_the_size_of_an_answer_is_checked_once_per_64_kib_and_at_its_limit(limit: int) -> None:
+    grown: list[int] = []
+    errors: list[str] = []
+    attempt: Any = SimpleNamespace(
+        prepared=SimpleNamespace(shared=SimpleNamespace(limits=ms.Limits(max_response_bytes=limit))),
+        grown=grown.append,
+        give_up=lambda error: errors.append(error.message),
+    )
+    body = AnswerBody(attempt)
+    if limit == 10:
+        body.feed(b"x" * 10)
+        assert (body.bytes_left, grown, errors) == (0, [], [])
+    else:
+        body.feed(b"x" * 65_536)
+        assert (body.bytes_left, grown) == (0, [])
+        body.feed(b"x")
+        assert (body.bytes_left, grown) == (65_536, [65_537])
+        body.feed(b"x" * 70_000)
+        assert grown == [65_537, 70_000]
+        assert body.bytes_left == limit - 135_537  # the limit is nearer than the next 64 KiB
+        body.feed(b"x" * body.bytes_left)
+        assert (body.received, errors) == (limit, [])
+    body.feed(b"x")
+    assert errors == [f"the answer is larger than {limit} bytes (limits.max_response_bytes)"]

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.registry import DIALECTS
@@ -29,9 +29,8 @@ class Reader:
     def __init__(self, *, max_event_bytes: int = 1 << 20, alone: bool = True) -> None:
         provider = ms.OpenAIChat("key")
         self.machine = DIALECTS["openai-chat"].machine(provider, lambda: "id", Limits())
-        self.size = AnswerSize(PLENTY)
-        self.size.bytes_left = PLENTY
-        self.path = FastPath(self.machine, self.size, max_event_bytes)
+        self.body = SimpleNamespace(bytes_left=PLENTY)
+        self.path = FastPath(self.machine, cast(Any, self.body), max_event_bytes)
         self.sse = SSEParser()
         self.texts: list[str] = []
         self.reads: list[int] = []
@@ -55,7 +54,7 @@ class Reader:
     @property
     def counted(self) -> int:
         """The bytes that were counted by the fast path."""
-        return PLENTY - self.size.bytes_left
+        return PLENTY - self.body.bytes_left
 
 
 def test_a_template_is_known_after_two_events_of_one_form() -> None:
@@ -105,14 +104,14 @@ def test_other_chunks_are_left(name: str) -> None:
 def test_a_read_beyond_the_size_that_is_left_is_not_taken() -> None:
     reader = Reader()
     data = chunk(event("one"))
-    reader.size.bytes_left = len(data) - 1
+    reader.body.bytes_left = len(data) - 1
     assert (reader.path.read(data), reader.texts) == (0, [])
-    reader.size.bytes_left = len(data)
-    assert (reader.path.read(data), reader.size.bytes_left) == (len(data), len(data) - len(event("one")))
+    reader.body.bytes_left = len(data)
+    assert (reader.path.read(data), reader.body.bytes_left) == (len(data), len(data) - len(event("one")))
     body = event("two")
     for left, taken in ((len(body) - 1, 0), (len(body), len(body))):
-        reader.size.bytes_left = left
-        assert (reader.path.read_events(body), reader.size.bytes_left) == (taken, left - taken)
+        reader.body.bytes_left = left
+        assert (reader.path.read_events(body), reader.body.bytes_left) == (taken, left - taken)
 
 
 def cut_event(text: str, place: int) -> bytes:
@@ -133,9 +132,9 @@ def test_events_that_are_cut_across_two_chunks_are_taken(place: int) -> None:
         assert reader.path.read(again[:end]) == 0
     assert reader.path.read(again + again[:30]) == len(again)
     assert reader.texts[3:] == ["four"]
-    reader.size.bytes_left = len(again) - 1
+    reader.body.bytes_left = len(again) - 1
     assert reader.path.read(again) == 0
-    reader.size.bytes_left = len(again)
+    reader.body.bytes_left = len(again)
     assert reader.path.read(again) == len(again)
 
 

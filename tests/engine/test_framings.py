@@ -6,13 +6,13 @@ The events are those of chunk decoder, parser and machine.
 import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.dialect import DeltaTarget
@@ -174,7 +174,7 @@ def test_the_beginning_of_an_event_is_kept_once() -> None:
     machine = DIALECTS[case.provider.dialect].machine(case.provider, lambda: "id")
     usual = case.delta % b'"word "'
     machine.feed("", usual[6:-2])
-    path, size, delivered = FastPath(machine, AnswerSize(2**30)), len(usual), 0
+    path, size, delivered = FastPath(machine, cast(Any, SimpleNamespace(bytes_left=2**30))), len(usual), 0
 
     class Receiver:
         def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:

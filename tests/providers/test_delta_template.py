@@ -6,13 +6,14 @@ import gc
 import json
 import weakref
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.call.body.base import AnswerSize
 from manystream.engine.call.body.fast_path import FastPath
 from manystream.providers.catalog.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
 from manystream.providers.catalog.registry import DIALECTS
@@ -404,7 +405,7 @@ def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
         def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
             pass
 
-    fast_path = FastPath(machine, AnswerSize(2**30))
+    fast_path = FastPath(machine, cast(Any, SimpleNamespace(bytes_left=2**30)))
     for number in range(600):
         data = (frames[dialect] % ("x", number // 2)).encode()
         wire = b"data: %b\n\n" % data

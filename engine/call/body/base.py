@@ -1,5 +1,4 @@
-"""What all body readers share: their base class, the interface of the attempt that they use, the count of the received
-bytes, and the forms of bodies."""
+"""What all body readers share: their base class, the interface of the attempt, and the forms of bodies."""
 
 from __future__ import annotations
 
@@ -118,58 +117,26 @@ class BodyOwner(abc.ABC):
         """Let the connection read the rest of the body, so that it can be reused."""
 
 
-class AnswerSize:
-    """The size of one answer: counts its bytes, and decides when the count is compared with the limits.
+class Body(abc.ABC):
+    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once.
 
-    That is once per `STEP_BYTES`, so that it costs nothing per event: the reader of body bytes only subtracts them from
-    `bytes_left`.
+    It counts the bytes, and compares the count with the limits once per `STEP_BYTES`, so that it costs nothing per
+    event: a reader only subtracts the bytes from `bytes_left`.
 
     bytes_left: the number of body bytes until the next check of the size; negative when the check is due.
-    """
-
-    __slots__ = ("_limit", "_looked_at", "_next_look", "bytes_left")
-
-    def __init__(self, limit: int) -> None:
-        """Create the count. `limit` is the maximum size of one answer, in bytes."""
-        self._limit = limit
-        self._looked_at = 0
-        self._next_look = min(STEP_BYTES, limit)
-        self.bytes_left: int = self._next_look
-
-    def count(self, size: int) -> bool:
-        """Count `size` more bytes. Returns whether the check is due."""
-        self.bytes_left -= size
-        return self.bytes_left < 0
-
-    @property
-    def received(self) -> int:
-        """The number of body bytes so far."""
-        return self._next_look - self.bytes_left
-
-    def look(self) -> int | None:
-        """Schedule the next check. Returns the bytes received since the last one; None if the answer is too large."""
-        received = self.received
-        if received > self._limit:
-            return None
-        self._next_look = min(received + STEP_BYTES, self._limit)
-        self.bytes_left = self._next_look - received
-        grown, self._looked_at = received - self._looked_at, received
-        return grown
-
-
-class Body(AnswerSize, abc.ABC):
-    """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once. It counts them (`AnswerSize`).
-
     reads_error: the body belongs to an error status, which is reported even if the body is incomplete.
     """
 
-    __slots__ = ("_attempt",)
+    __slots__ = ("_attempt", "_limit", "_looked_at", "_next_look", "bytes_left")
 
     reads_error: ClassVar[bool] = False
 
     def __init__(self, attempt: BodyOwner) -> None:
-        super().__init__(attempt.prepared.shared.limits.max_response_bytes)
         self._attempt = attempt
+        self._limit = attempt.prepared.shared.limits.max_response_bytes
+        self._looked_at = 0
+        self._next_look = min(STEP_BYTES, self._limit)
+        self.bytes_left: int = self._next_look
 
     @abc.abstractmethod
     def feed(self, data: bytes) -> FastPath | None:
@@ -195,18 +162,31 @@ class Body(AnswerSize, abc.ABC):
         """Return the part of the answer that has arrived, if it can be read; else None."""
         return None
 
+    # --- the size of the answer ---
+
+    def count(self, size: int) -> bool:
+        """Count `size` more bytes. Returns whether the check is due."""
+        self.bytes_left -= size
+        return self.bytes_left < 0
+
+    @property
+    def received(self) -> int:
+        """The number of body bytes so far."""
+        return self._next_look - self.bytes_left
+
     def _fits(self) -> bool:
         """Return whether the answer is small enough, apart from the bytes of this body."""
         return True
 
     def _may_grow(self) -> bool:
-        """Check the size. Returns False if the answer is too large."""
-        prepared = self._attempt.prepared
-        grown = self.look()
-        if grown is None or not self._fits():
-            limit = prepared.shared.limits.max_response_bytes
+        """Check the size, and schedule the next check. Returns False if the answer is too large."""
+        received, limit = self.received, self._limit
+        if received > limit or not self._fits():
             self._attempt.give_up(malformed(f"the answer is larger than {limit} bytes (limits.max_response_bytes)"))
             return False
+        self._next_look = min(received + STEP_BYTES, limit)
+        self.bytes_left = self._next_look - received
+        grown, self._looked_at = received - self._looked_at, received
         self._attempt.grown(grown)
         return True
 

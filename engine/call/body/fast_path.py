@@ -28,7 +28,7 @@ from ....transport.chunked import CHUNK_END, SIZES, size_line_length
 from ....transport.sse import ServerSentEvent, usual_framing
 
 if TYPE_CHECKING:
-    from .base import AnswerSize
+    from .base import Body
 
 size_of: Callable[[bytes], int | None] = SIZES.get
 
@@ -54,6 +54,7 @@ class FastPath:
     __slots__ = (
         "_alone",
         "_beginning",
+        "_body",
         "_chunk_end",
         "_closing",
         "_largest_beginning",
@@ -61,17 +62,16 @@ class FastPath:
         "_line_inside",
         "_machine",
         "_receiver",
-        "_size",
         "_start",
         "_template",
         "cut",
         "one_event",
     )
 
-    def __init__(self, machine: StreamMachine, size: AnswerSize, max_event_bytes: int = LARGEST_DELTA) -> None:
+    def __init__(self, machine: StreamMachine, body: Body, max_event_bytes: int = LARGEST_DELTA) -> None:
         self._machine = machine
-        self._size = size
-        self._beginning = b""  # the beginning of an incomplete event; `size` has not counted it
+        self._body = body
+        self._beginning = b""  # the beginning of an incomplete event; `body` has not counted it
         self._largest_beginning = min(max_event_bytes, LARGEST_DELTA)
         self._template: Template | None = None  # the machine's template, while its framing is known
         self._closing = b""  # the bytes after an event's data
@@ -110,13 +110,13 @@ class FastPath:
 
         data: received bytes that begin with a chunk's size line.
         """
-        template, size = self._template, self._size
+        template, body = self._template, self._body
         if template is None:
             return 0
         if self.cut:
             return self._read_cut(template, data)
         before, after = self._start, self._chunk_end
-        bytes_left, line = size.bytes_left, self._line
+        bytes_left, line = body.bytes_left, self._line
         matches: list[Match] = []
         position, length = 0, len(data)
         if length > bytes_left:
@@ -138,7 +138,7 @@ class FastPath:
             bytes_left -= chunk_size
             position = end
         if matches:
-            size.bytes_left = bytes_left
+            body.bytes_left = bytes_left
             self._receiver.deliver_matches(self._machine.target, matches)
         return position
 
@@ -148,7 +148,7 @@ class FastPath:
         line, line_inside, read = self._line, self._line_inside, 0
         matches: list[Match] = []
         position, length = 0, len(data)
-        if length > self._size.bytes_left:
+        if length > self._body.bytes_left:
             return 0
         while position < length:
             start = position + line
@@ -178,7 +178,7 @@ class FastPath:
             read += first + second
             position = end
         if matches:
-            self._size.bytes_left -= read
+            self._body.bytes_left -= read
             self._receiver.deliver_matches(self._machine.target, matches)
         return position
 
@@ -190,12 +190,12 @@ class FastPath:
 
         data: bytes of the body that begin with an event, or that continue the beginning which the last call kept.
         """
-        template, closing, size, beginning = self._template, self._closing, self._size, self._beginning
+        template, closing, body, beginning = self._template, self._closing, self._body, self._beginning
         if template is None or template is not self._machine.template:
             return 0
         if beginning:
             data = beginning + data
-        if len(data) > size.bytes_left:
+        if len(data) > body.bytes_left:
             return 0
         if self._alone:
             # To search for the closing takes longer than to compare the whole event.
@@ -203,7 +203,7 @@ class FastPath:
             match = template.match(event, self._start, template.end) if len(event) != len(data) else None
             if match:
                 self._beginning, self.one_event = b"", not beginning
-                size.bytes_left -= len(data)
+                body.bytes_left -= len(data)
                 self._receiver.deliver_matches(self._machine.target, (match,))
                 return len(data) - len(beginning)
         return self._read_several(template, data)
@@ -229,7 +229,7 @@ class FastPath:
         self._alone = len(matches) < 2
         self._beginning, self.one_event = rest, len(matches) == 1 and not beginning and not rest
         if matches:
-            self._size.bytes_left -= position
+            self._body.bytes_left -= position
             self._receiver.deliver_matches(self._machine.target, matches)
         return position + len(rest) - len(beginning)
 
