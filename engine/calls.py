@@ -40,6 +40,7 @@ from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_th
 from .call.completion import Completion
 from .call.handle import Call
 from .call.home import Home
+from .call.retry import EARNED
 from .call.runtime import Runtime
 from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed
@@ -173,7 +174,6 @@ class CallStarter:
         context = context_of_the_caller(self.runtime.home.context)
         if context is not None:
             on_event, on_completion = context.bind(on_event), context.bind(on_completion)
-        self.runtime.retries.call_started()
         # By position: each start would pay for a dict of the names.
         number, retry = self._started + 1, request.retry or self._retry
         clocks = self._clocks[stream] if request.timeouts is None else self.clocks_of(request, stream)
@@ -278,6 +278,9 @@ class CallStarter:
     def _call_started(self, call: RunningCall) -> None:
         call.counters.started += 1
         self._started += 1
+        runtime = self.runtime
+        if runtime.retry_reserve < runtime.most_retries:
+            runtime.retry_reserve = min(runtime.most_retries, runtime.retry_reserve + EARNED)
         self.running[call] = None
 
     def _call_ended(self, call: RunningCall, completion: Completion) -> None:

@@ -242,8 +242,10 @@ class RunningCall:
         return None if durable is None else durable.token(self._prepared)
 
     def cancel(self) -> None:
+        if self._step is not OPEN:
+            return
         durable, attempt = self._prepared.durable, self._attempt
-        if durable is None or self._step is not OPEN or self._runtime.loop.forked or durable.ended:
+        if durable is None or self._runtime.loop.forked or durable.ended:
             self.end(cancelled())
         elif durable.answer_id is None:
             sent = self._unanswered or (attempt is not None and attempt.sent and not attempt.over)
@@ -864,10 +866,14 @@ class RunningCall:
         # If the server named a time to retry after, obey it. If it named none, or "at once", take a retry out of the
         # reserve, so that retries add little traffic during an outage.
         hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
-        if hinted or self._runtime.retries.spend():
-            return delay
-        error.message += f" ({self._runtime.retries.why_not})"
-        return None
+        runtime = self._runtime
+        if not hinted:
+            if runtime.retry_reserve < 1.0:
+                most = f"all {runtime.most_retries:g} retries of the engine's limits.retry_reserve are used up"
+                error.message += f" (not repeated: {most})"
+                return None
+            runtime.retry_reserve -= 1.0
+        return delay
 
     def _back_off(self, delay: float) -> None:
         self._runtime.retried += 1

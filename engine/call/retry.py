@@ -28,7 +28,8 @@ LONGEST_POLL = 10.0
 """The most seconds between two questions whether the server has ended an answer, where it names no time for that."""
 
 EARNED = 0.2
-"""The retries that each started call adds to the engine's reserve."""
+"""The retries that each started call adds to the engine's reserve, up to `Limits.retry_reserve`. Each retry takes one
+out of it, so that an outage does not multiply the traffic; if it is empty, a failure is reported at once."""
 
 
 def hinted_pause(hint: float, refusals: int, at_most: float) -> float:
@@ -79,36 +80,3 @@ def read_again_delay(error: ProviderError, before: int, options: Retry, random: 
     if error.provider_code == IN_PROGRESS:
         return min(LONGEST_POLL, backoff(before + 1, options, random))
     return backoff(before, options, random) if before else random() * min(options.jitter, FIRST_PAUSE)
-
-
-class RetryReserve:
-    """A bound on the retries of a whole engine, so that an outage does not multiply the traffic.
-
-    Each started call adds `EARNED` retries to the reserve, and each retry takes one. If it is empty, a failure is
-    reported at once.
-
-    size: the number of retries at the start, and at most; `math.inf` for no bound.
-    """
-
-    __slots__ = ("_balance", "size")
-
-    def __init__(self, size: float) -> None:
-        self.size: float = size
-        self._balance = size
-
-    def call_started(self) -> None:
-        """Add the share of a started call."""
-        if self._balance < self.size:
-            self._balance = min(self.size, self._balance + EARNED)
-
-    def spend(self) -> bool:
-        """Take one retry. Returns False if none is left."""
-        if self._balance < 1.0:
-            return False
-        self._balance -= 1.0
-        return True
-
-    @property
-    def why_not(self) -> str:
-        """Why a call is not repeated, for the message of its error."""
-        return f"not repeated: all {self.size:g} retries of the engine's limits.retry_reserve are used up"

@@ -15,7 +15,6 @@ from ..request.limits import Limits
 from .body.buffered import Buffered
 from .home import Home
 from .listener import AnswerStore, Recorder
-from .retry import RetryReserve
 
 Action: TypeAlias = Callable[[], None]
 
@@ -29,7 +28,8 @@ class Runtime:
     timers: run functions at a time of the loop's clock.
     pool: the connections, for which attempts wait.
     buffered: the sizes of all answers under way.
-    retries: the reserve of retries of all calls.
+    retry_reserve: the retries that all calls together may make now (`retry.EARNED`).
+    most_retries: the largest reserve; `math.inf` for no bound.
     random: returns a number from 0 to 1, for the jitter of delays.
     on_callback_raised: called with the exception of a callback; it may end the engine.
     recording: records the bytes sent and received, until it is closed; None: there was no recording.
@@ -46,6 +46,7 @@ class Runtime:
         "buffered",
         "home",
         "loop",
+        "most_retries",
         "on_callback_raised",
         "paused",
         "pool",
@@ -53,7 +54,7 @@ class Runtime:
         "recording",
         "resent",
         "retried",
-        "retries",
+        "retry_reserve",
         "timers",
     )
 
@@ -72,7 +73,8 @@ class Runtime:
         self.timers: Timers = timers
         self.pool: Pool = pool
         self.buffered: Buffered = Buffered(limits.max_buffered_bytes)
-        self.retries: RetryReserve = RetryReserve(limits.retry_reserve)
+        self.retry_reserve: float = limits.retry_reserve
+        self.most_retries: float = limits.retry_reserve
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.recording: Recorder | None = None

@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.engine.call.body.answer import AnswerBody
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
-from manystream.engine.call.retry import RetryReserve, retry_delay
+from manystream.engine.call.retry import retry_delay
 from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
 from manystream.engine.request.errors import cancelled
 
@@ -73,18 +73,6 @@ def test_a_timeout_s_error_names_the_timeout(clock: Clock) -> None:
 
 def busy(hint: int = -1) -> ms.ProviderError:
     return ms.ProviderError("busy", category=ms.ErrorCategory.SERVER, retry_after_ms=hint)
-
-
-def test_the_engine_has_a_hundred_retries_and_a_fifth_per_call() -> None:
-    reserve = RetryReserve(ms.Limits().retry_reserve)
-    for _ in range(50):
-        reserve.call_started()  # the reserve is the most
-    assert [reserve.spend() for _ in range(101)] == [True] * 100 + [False]
-    for _ in range(4):
-        reserve.call_started()
-    assert not reserve.spend()
-    reserve.call_started()
-    assert [reserve.spend(), reserve.spend()] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.call.retry import RetryReserve, retry_delay
+from manystream.engine.call.retry import retry_delay
 from tests.support.peers import (
     STREAM_HEAD,
     ClosedSocket,
@@ -251,15 +251,6 @@ def test_the_delay_is_hint_or_back_off(attempts: int, options: ms.Retry, hint: i
 
 def test_an_exhausted_quota_is_not_retried() -> None:
     assert retry_delay(error(ms.ErrorCategory.RATE_LIMIT, retryable=False), 1, ms.Retry(), lambda: 0.5) is None
-
-
-def test_the_reserve_bounds_the_retries_of_an_outage() -> None:
-    reserve = RetryReserve(10)
-    granted = 0
-    for _ in range(1000):
-        reserve.call_started()
-        granted += sum(reserve.spend() for _ in range(3))
-    assert granted <= 10 + 1000 * 0.2 + 1
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, "5", True])

@@ -12,7 +12,6 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.call.retry import RetryReserve
 from manystream.transport.pool import PoolLimits
 from tests.faults.exchange import End, Wire
 from tests.support.peers import (
@@ -244,14 +243,24 @@ async def test_after_an_outage_calls_are_retried(autojump_clock: MockClock) -> N
     assert any(completion.success and completion.attempts == 2 for completion in completions)
 
 
-async def test_a_reserve_of_retries_grows_with_each_call_to_its_size() -> None:
-    reserve = RetryReserve(5)
-    assert sum(reserve.spend() for _ in range(10)) == 5
-    for _ in range(4):
-        reserve.call_started()
-        assert not reserve.spend()
-    reserve.call_started()
-    assert reserve.spend()
-    for _ in range(1000):
-        reserve.call_started()
-    assert sum(reserve.spend() for _ in range(100)) == 5
+async def test_a_reserve_of_retries_grows_by_a_fifth_with_each_call_to_its_size() -> None:
+    down = True
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(answer("{}", status="503 Down") if down else GOOD)
+
+    retry = ms.Retry(max_attempts=20, base=0, jitter=0)
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], retry=retry, limits=Limits(retry_reserve=5)) as engine,
+    ):
+
+        async def attempts(calls: int) -> list[int]:
+            return [(await engine.start_stream(hello()).wait()).attempts for _ in range(calls)]
+
+        assert await attempts(6) == [6, 1, 1, 1, 1, 2]
+        down = False
+        assert await attempts(50) == [1] * 50
+        down = True
+        assert await attempts(2) == [6, 1]
