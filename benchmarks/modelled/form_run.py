@@ -137,7 +137,7 @@ class FormRun:
 
     def _ended(self, permit: Permit) -> None:
         now, work = self._events.now, _work(permit)
-        usage = self._scope.quota.charger.settled(work.input_tokens, 0.0, work.output_tokens)
+        usage = self._scope.quota.settled(work.input_tokens, 0.0, work.output_tokens)
         self._scope.settle(permit, usage, now, tokens=float(work.input_tokens + work.output_tokens))
         self.outcome.ended_at = now
         self._sender.pump()

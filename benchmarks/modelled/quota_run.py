@@ -78,7 +78,7 @@ class Client:
     def _ended(self, permit: Permit) -> None:
         work = permit.owner
         assert isinstance(work, Work)
-        usage = self.state.quota.charger.settled(work.input_tokens, 0.0, work.output_tokens)
+        usage = self.state.quota.settled(work.input_tokens, 0.0, work.output_tokens)
         self.state.settle(permit, usage, self._events.now, tokens=work.input_tokens + work.output_tokens)
         self._sender.pump()
 

@@ -80,7 +80,7 @@ class LimiterState:
         """
         if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
             return False
-        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        cost = self.quota.estimate(permit)
         if not self.quota.fits_at_once(cost, now):
             return False
         for limit in self.limits:
@@ -105,7 +105,7 @@ class LimiterState:
         permit = self.queue.first(now) if first is None else first
         if permit is None:
             return math.inf
-        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        cost = self.quota.estimate(permit)
         own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
         ready = self._ready_at(cost, own, now)
         if ready > now:
@@ -123,7 +123,7 @@ class LimiterState:
             or self.never(permit, now) is not None
         ):
             return False
-        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        cost = self.quota.estimate(permit)
         if self.quota.own_ready_at(cost, now) > now:
             return False
         if self.concurrency is not None and self.concurrency.ready_at(now) > now:
@@ -132,7 +132,7 @@ class LimiterState:
 
     def room(self, permit: Permit, now: float) -> float:
         """Return about how many calls like this one could be sent now, less those that run where no limit is known."""
-        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        cost = self.quota.estimate(permit)
         levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
         room = min(levels, default=math.inf)
         return room if room < math.inf else MUCH_ROOM - self.quota.running
@@ -150,7 +150,7 @@ class LimiterState:
         calls, tokens = self.queue.ahead_of(permit)
         if calls < 1:
             return 0.0
-        seconds, own = 0.0, self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        seconds, own = 0.0, self.quota.estimate(permit)
         for unit in Unit:
             rate, level = self.quota.believed_rate(unit), self.quota.level(unit, now)
             cost = calls if unit is Unit.REQUESTS else tokens * own[unit] / permit.size
@@ -166,7 +166,7 @@ class LimiterState:
         assert first is not None
         what = self.reason(first, now)
         ahead = int(self.queue.ahead_of(permit)[0])
-        cost = self.quota.charger.estimate(first.input_tokens, first.max_output)
+        cost = self.quota.estimate(first)
         limits = (limit.ready_at(cost, self, now) for limit in self.limits)
         own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
         ready = max((own, *limits))
@@ -196,7 +196,7 @@ class LimiterState:
         self.host.answered(permit.number, now)
         self._release(permit)
         if self.concurrency is not None:
-            by_slots = report.refusal is Refusal.RATE and self.quota.charger.charging.limited_by == "slots"
+            by_slots = report.refusal is Refusal.RATE and self.quota.charging.limited_by == "slots"
             if by_slots or report.refusal is Refusal.OVERLOAD:
                 self.concurrency.refuse(permit, report.hint, now)
                 report = QuotaReport(report.limits, Refusal.OVERLOAD, None, report.hint)
@@ -221,7 +221,7 @@ class LimiterState:
     ) -> None:
         """Record that a call ended.
 
-        usage: what it used (`Charger.settled`); None keeps the estimate.
+        usage: what it used (`Quota.settled`); None keeps the estimate.
         tokens: its input and output tokens; None keeps the estimate.
         output: the output tokens of an unstreamed response; 0 if unknown or streamed.
         answered: it ended with its answer.
@@ -242,7 +242,7 @@ class LimiterState:
         if answered:
             self.host.answered(permit.number, now)
             self.quota.confirm(permit, report, now, accepted=False)
-            usage = self.quota.charger.failed(permit.cost)
+            usage = self.quota.failed(permit.cost)
         self.settle(permit, usage, now, tokens=0.0, answered=False)
 
     def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
@@ -356,7 +356,7 @@ class LimiterState:
         """Return what the next call, `permit`, waits for, in words."""
         if self.host.is_away:
             return f"{self.host.name} to take connections"
-        cost = self.quota.charger.estimate(permit.input_tokens, permit.max_output)
+        cost = self.quota.estimate(permit)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
             return f"one of {full.concurrent} calls of {full.name} to end"
@@ -571,7 +571,7 @@ class Limiter(Pump):
             self.state.settle(permit, None, now, answered=response is not None)
         else:
             output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
-            charge = self.state.quota.charger.settled(usage.input_tokens, usage.cached_tokens or 0, output)
+            charge = self.state.quota.settled(usage.input_tokens, usage.cached_tokens or 0, output)
             self.state.settle(permit, charge, now, tokens=usage.input_tokens + output, output=output)
         self.changed()
 

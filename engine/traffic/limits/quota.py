@@ -207,29 +207,57 @@ class Impossible:
     retry_after: float = -1.0
 
 
-class Charger:
-    """Computes costs from token counts for one limiter, and learns the mean length of its responses.
+class Quota:
+    """The limits of one limiter.
 
     charging: how the server counts requests and tokens.
     output: the output tokens of a call, learned from ended calls.
+    adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
+    tier: the service tier whose reported limits apply.
+    window: the calls that were sent and may still be refused.
+    hold_until: the time before which nothing is sent.
+    spent_until: the time until which calls fail because the provider's quota is used up.
+    spent_why: the reason for `spent_until`, in words.
+    sent: the number of requests sent; a call that is sent again counts again.
+    running: the number of calls that were sent and have not ended.
+    refused: the number of refusals.
+    reported: the reported and declared buckets, by name.
+    learned: the learned buckets, by unit.
+    news: messages for the log, about limits that were learned or changed since the list was last emptied.
     """
 
-    __slots__ = ("charging", "output")
-
-    def __init__(self, charging: Charging) -> None:
+    def __init__(
+        self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True, tier: str = ""
+    ) -> None:
         self.charging: Charging = charging
         self.output: Mean = Mean(DEFAULT_OUTPUT)
+        self.adaptive = adaptive
+        self.tier = tier
+        self.window: Window = Window()
+        self.hold_until: float = -math.inf
+        self.spent_until: float = -math.inf
+        self.spent_why: str = ""
+        self.sent: int = 0
+        self.running: int = 0
+        self.refused: int = 0
+        self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
+        self.learned: dict[Unit, LearnedBucket] = {}
+        self.news: list[str] = []
+        self._totals = FREE
+        self._refused_cost = FREE  # that the server did not count
+        self._first_sent_at = math.inf
+        self._last_sent_at = -math.inf
+        self._refusals = 0  # in a row; those of calls that were sent together count as one
+        self._refused_at = -math.inf
 
-    def estimate(self, input_tokens: float, max_output: float | None) -> Cost:
-        """Return the estimated charge of a call before it is sent.
+    # --- what calls cost ---
 
-        input_tokens: the estimated tokens of the prompt.
-        max_output: the request's own `max_tokens`; None if it has none.
-        """
-        mean = self.output.value
-        if max_output is None or (self.charging.output == "produced" and max_output > mean):
-            return self._cost(input_tokens, mean)
-        return self._cost(input_tokens, max_output)
+    def estimate(self, permit: Permit) -> Cost:
+        """Return the estimated charge of a call before it is sent."""
+        output, mean = permit.max_output, self.output.value
+        if output is None or (self.charging.output == "produced" and output > mean):
+            output = mean
+        return self._cost(permit.input_tokens, output)
 
     def least(self, input_tokens: float, max_output: float | None) -> Cost:
         """Return the smallest charge of a call: its input, and its `max_tokens` if the server reserves output."""
@@ -256,48 +284,6 @@ class Charger:
         if self.charging.combined == "larger":
             combined = input_tokens if input_tokens > output else output
         return cost_of(Cost, (1.0, input_tokens, output, combined))
-
-
-class Quota:
-    """The limits of one limiter.
-
-    charger: computes costs from token counts.
-    adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
-    tier: the service tier whose reported limits apply.
-    window: the calls that were sent and may still be refused.
-    hold_until: the time before which nothing is sent.
-    spent_until: the time until which calls fail because the provider's quota is used up.
-    spent_why: the reason for `spent_until`, in words.
-    sent: the number of requests sent; a call that is sent again counts again.
-    running: the number of calls that were sent and have not ended.
-    refused: the number of refusals.
-    reported: the reported and declared buckets, by name.
-    learned: the learned buckets, by unit.
-    news: messages for the log, about limits that were learned or changed since the list was last emptied.
-    """
-
-    def __init__(
-        self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True, tier: str = ""
-    ) -> None:
-        self.charger: Charger = Charger(charging)
-        self.adaptive = adaptive
-        self.tier = tier
-        self.window: Window = Window()
-        self.hold_until: float = -math.inf
-        self.spent_until: float = -math.inf
-        self.spent_why: str = ""
-        self.sent: int = 0
-        self.running: int = 0
-        self.refused: int = 0
-        self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
-        self.learned: dict[Unit, LearnedBucket] = {}
-        self.news: list[str] = []
-        self._totals = FREE
-        self._refused_cost = FREE  # that the server did not count
-        self._first_sent_at = math.inf
-        self._last_sent_at = -math.inf
-        self._refusals = 0  # in a row; those of calls that were sent together count as one
-        self._refused_at = -math.inf
 
     # --- before a call is sent ---
 
@@ -370,9 +356,8 @@ class Quota:
 
         Estimated output is not counted.
         """
-        tokens, output = permit.input_tokens, permit.max_output
-        least, sure = self.charger.least(tokens, output), self._sure_cost(permit)
-        return self.impossible(self.charger.estimate(tokens, output), now, least, sure)
+        least = self.least(permit.input_tokens, permit.max_output)
+        return self.impossible(self.estimate(permit), now, least, self._sure_cost(permit))
 
     def impossible(
         self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
@@ -436,7 +421,7 @@ class Quota:
         self.refused += 1
         self.window.remove(permit)
         cost = permit.cost
-        refund = cost._replace(requests=0.0) if self.charger.charging.refused_requests else cost
+        refund = cost._replace(requests=0.0) if self.charging.refused_requests else cost
         self._change(permit, refund, now)
         self._refused_cost = self._refused_cost.plus(refund)
         self._close(permit)
@@ -452,7 +437,7 @@ class Quota:
     def settle(self, permit: Permit, usage: Cost | None, now: float, *, answered: bool = True) -> None:
         """Record that a call ended.
 
-        usage: what it used (`Charger.settled`); None: its charge is kept. Declared limits count what was used. The
+        usage: what it used (`settled`); None: its charge is kept. Declared limits count what was used. The
             server's own limits keep the charge if its settlement is unknown.
         answered: it ended with its answer.
         """
@@ -461,7 +446,7 @@ class Quota:
         if answered and not self.refused:
             self.window.answered(permit.sent_at, self._calls_per_second(permit.cost), now)
         if usage is not None:
-            declared_only = self.charger.charging.settlement == "unknown"
+            declared_only = self.charging.settlement == "unknown"
             self._change(permit, permit.charged.less(usage), now, declared_only=declared_only)
         self._close(permit)
 
@@ -557,7 +542,7 @@ class Quota:
         is_smaller = reported.size.read(limit, age)
         is_smaller = is_smaller and reported.size.seconds < reported.window < LONG_WINDOW
         # A day is one bucket, which may be full again at once, at the server's midnight.
-        may_rise = reported.window >= LONG_WINDOW or self.charger.charging.settlement == "unknown"
+        may_rise = reported.window >= LONG_WINDOW or self.charging.settlement == "unknown"
         if limit.remaining is not None and (is_smaller or may_rise):
             self._correct_level(reported, limit.remaining, permit, now, is_smaller=is_smaller)
 
@@ -599,9 +584,9 @@ class Quota:
         Of the input, `LEAST_OF_ESTIMATE` is counted, because the server counts tokens in another way. If it does not
         count input from its cache, no input is counted until the call was refused `REFUSALS_OF_CACHED` times.
         """
-        may_be_cached = not self.charger.charging.cached_input and permit.refusals < REFUSALS_OF_CACHED
+        may_be_cached = not self.charging.cached_input and permit.refusals < REFUSALS_OF_CACHED
         tokens = 0.0 if may_be_cached else permit.input_tokens * LEAST_OF_ESTIMATE
-        return self.charger.least(tokens, permit.max_output)
+        return self.least(tokens, permit.max_output)
 
     def _without_refuted(self, report: QuotaReport, permit: Permit) -> QuotaReport:
         """Forget reported limits that are smaller than a call that the server has accepted. Return the other ones of

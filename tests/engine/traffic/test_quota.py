@@ -28,13 +28,13 @@ def a_quota(charging: Charging = PLAIN, **limits: float) -> Quota:
 
 def send(quota: Quota, now: float, input_tokens: float = 100, max_output: float = 0) -> Permit:
     ticket = Permit(input_tokens, max_output)
-    ticket.cost = quota.charger.estimate(input_tokens, max_output)
+    ticket.cost = quota.estimate(Permit(input_tokens, max_output))
     quota.reserve(ticket, now)
     return ticket
 
 
 def ready_at(quota: Quota, now: float, input_tokens: float = 100) -> float:
-    return quota.ready_at(quota.charger.estimate(input_tokens, 0), now)
+    return quota.ready_at(quota.estimate(Permit(input_tokens, 0)), now)
 
 
 def requests(limit: float, remaining: float | None = None, window: float = MINUTE) -> QuotaReport:
@@ -291,14 +291,14 @@ CHARGES = {
 @pytest.mark.parametrize("provider", CHARGES)
 def test_what_a_call_costs(provider: str) -> None:
     quota = a_quota(charging_of(provider))
-    assert (quota.charger.estimate(100, 40), quota.charger.estimate(100, 400)) == CHARGES[provider]
+    assert (quota.estimate(Permit(100, 40)), quota.estimate(Permit(100, 400))) == CHARGES[provider]
 
 
 def test_output_counted_as_produced_costs_the_learned_mean() -> None:
-    charger = a_quota(charging_of("anthropic")).charger
+    quota = a_quota(charging_of("anthropic"))
     for output in (10.0, 20.0, 30.0):
-        charger.settled(100, 0, output)
-    assert charger.estimate(100, 4096) == (1, 100, 20, 120)
+        quota.settled(100, 0, output)
+    assert quota.estimate(Permit(100, 4096)) == (1, 100, 20, 120)
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_call_is_settled_by_usage(provider: str, used: tuple[float, ...], decl
     first = send(quota, 0, 0)
     quota.confirm(first, QuotaReport((ReportedLimit("tokens", TOKENS, MINUTE, 1000, 1000),)), 0)
     ticket = send(quota, 0, 100, 400)
-    settled = quota.charger.settled(90, 60, 20)
+    settled = quota.settled(90, 60, 20)
     assert settled == used
     quota.settle(ticket, settled, 0)
     levels = [level(quota, name, 0) for name in ("declared tokens_per_minute", "tokens")]
@@ -421,7 +421,7 @@ def test_without_adapting_only_declared_limits_and_hints_hold() -> None:
 def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
     quota = a_quota()
     assert quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.SPENT, hint=11), 1) is Refusal.SPENT
-    cost = quota.charger.estimate(1, 1)
+    cost = quota.estimate(Permit(1, 1))
     impossible = quota.impossible(cost, 2)
     assert (impossible.refusal, impossible.retry_after) == (Refusal.SPENT, 59)
     assert quota.impossible(cost, 61) is None
@@ -429,14 +429,15 @@ def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
 
 def test_a_request_larger_than_a_declared_limit_can_never_go() -> None:
     quota = a_quota(tokens_per_minute=1000)
-    impossible = quota.impossible(quota.charger.estimate(900, 200), 0)
+    impossible = quota.impossible(quota.estimate(Permit(900, 200)), 0)
+    assert impossible is not None
     assert impossible.refusal is Refusal.TOO_LARGE
     assert "tokens_per_minute" in impossible.why
 
 
 def test_a_used_up_day_is_said_at_once() -> None:
     quota = a_quota(requests_per_day=2)
-    cost = quota.charger.estimate(1, 1)
+    cost = quota.estimate(Permit(1, 1))
     assert quota.impossible(cost, 0) is None
     send(quota, 0)
     send(quota, 0)
@@ -727,7 +728,7 @@ def test_a_limit_named_late_by_a_refusal_holds_for_seconds() -> None:
     refused = QuotaReport(report(REQUESTS, 60).limits, Refusal.RATE)
     quota.refuse(send_call(quota, 1000), refused, 1000)
     assert quota.level(REQUESTS, 1000) == 0
-    assert quota.ready_at(quota.charger.estimate(100, 0), 1000) == 1001
+    assert quota.ready_at(quota.estimate(Permit(100, 0)), 1000) == 1001
 
 
 def test_calls_during_a_slow_one_do_not_empty_a_bucket() -> None:

@@ -68,7 +68,7 @@ class Way:
         if action == "refuse":
             self.state.refuse(ticket, QuotaReport(refusal=Refusal.RATE), now)
         elif action == "settle":
-            usage = self.state.quota.charger.settled(number, 0, number)
+            usage = self.state.quota.settled(number, 0, number)
             self.state.settle(ticket, usage, now, tokens=2.0 * number)
         else:
             self.state.cancel(ticket, now)

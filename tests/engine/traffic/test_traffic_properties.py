@@ -62,7 +62,7 @@ def play(scope: LimiterState, steps: list[tuple[str, int, float]]) -> tuple[list
             scope.refuse(ticket, QuotaReport(refusal=Refusal.RATE if action == "refuse" else Refusal.OVERLOAD), now)
         elif ticket is not None and action == "settle":
             sent.remove(ticket)
-            usage = scope.quota.charger.settled(number, 0, number)
+            usage = scope.quota.settled(number, 0, number)
             scope.settle(ticket, usage, now, tokens=2.0 * number)
     return sent, now
 
@@ -198,7 +198,7 @@ class TwoTenants:
         self.sender.pump()
 
     def end(self, ticket: Permit) -> None:
-        usage = self.state.quota.charger.settled(10, 0, self.USED)
+        usage = self.state.quota.settled(10, 0, self.USED)
         self.state.settle(ticket, usage, self.events.now, tokens=10 + self.USED)
         self.sender.pump()
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
-from manystream.engine.traffic.limits.quota import Charger, Window
+from manystream.engine.traffic.limits.quota import Quota, Window
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 
@@ -402,30 +402,30 @@ CHARGED = {
 
 @pytest.mark.parametrize("output", CHARGED)
 def test_the_estimate_of_a_call_with_and_without_a_limit(output: str) -> None:
-    charger = Charger(Charging(output=output))  # type: ignore[arg-type]
-    assert (charger.output.value, tuple(charger.estimate(100, most) for most in (40, 4000, None))) == (
+    quota = Quota(Charging(output=output))  # type: ignore[arg-type]
+    assert (quota.output.value, tuple(quota.estimate(Permit(100, most)) for most in (40, 4000, None))) == (
         512, CHARGED[output],
     )  # fmt: skip
 
 
 def test_the_least_charge_counts_only_reserved_output() -> None:
     for output, least in (("reserved", (140, 100)), ("produced", (100, 100))):
-        charger = Charger(Charging(output=output))  # type: ignore[arg-type]
-        assert (charger.least(100, 40).tokens, charger.least(100, None).tokens) == least
-    assert Charger(Charging(output="reserved")).least(100, 40) == (1, 100, 40, 140)
+        quota = Quota(Charging(output=output))  # type: ignore[arg-type]
+        assert (quota.least(100, 40).tokens, quota.least(100, None).tokens) == least
+    assert Quota(Charging(output="reserved")).least(100, 40) == (1, 100, 40, 140)
 
 
 def test_the_mean_output_is_arithmetic_and_then_smoothed() -> None:
-    charger = Charger(Charging())
+    quota = Quota(Charging())
     for output in (100, 300, *[200] * 18):
-        charger.settled(0, 0, output)
-    assert charger.output.value == pytest.approx(200)
-    charger.settled(0, 0, 1200)
-    assert charger.output.value == pytest.approx(250)
-    charger.settled(0, 0, 250)
-    assert charger.output.value == pytest.approx(250)
+        quota.settled(0, 0, output)
+    assert quota.output.value == pytest.approx(200)
+    quota.settled(0, 0, 1200)
+    assert quota.output.value == pytest.approx(250)
+    quota.settled(0, 0, 250)
+    assert quota.output.value == pytest.approx(250)
 
 
 def test_a_failed_call_has_used_a_request_or_nothing() -> None:
-    found = [Charger(Charging(failed_requests=failed)).failed(Cost(1, 100, 40, 140)) for failed in (True, False)]
+    found = [Quota(Charging(failed_requests=failed)).failed(Cost(1, 100, 40, 140)) for failed in (True, False)]
     assert found == [(1, 0, 0, 0), (0, 0, 0, 0)]
