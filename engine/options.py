@@ -9,7 +9,7 @@ from typing import TypedDict
 from ..providers.model.options import Retry, Timeouts
 from ..transport.dial import Connect
 from ..transport.tls import TLSConfig
-from .call.listener import AnswerStore
+from .call.runtime import AnswerStore
 from .observe.observer import Observer
 from .request.limits import Limits
 from .traffic.options import Traffic

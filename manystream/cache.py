@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias, TypeVar
 
-from .engine.call.listener import KeptAnswer, Tap
+from .engine.call.runtime import KeptAnswer, Tap
 from .engine.observe import private_file
 from .engine.request.prepared import Prepared
 from .providers.errors import InvalidRequestError, ManystreamError

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import Charging

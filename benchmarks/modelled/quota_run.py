@@ -7,8 +7,7 @@ import random
 from collections import deque
 from dataclasses import dataclass
 
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Unit

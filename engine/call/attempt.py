@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...providers.model.events import Event, Start
 from ...providers.model.provider_error import ProviderError, malformed
@@ -28,7 +28,6 @@ from .body import Body, BodyOwner, Envelope, ErrorBody, StreamBody, content_codi
 from .body.base import STEP_EVENTS, Receiver
 from .body.fast_path import FastPath, FastReceiver
 from .completion import Timings
-from .listener import KeptAnswer, Listener, Tap
 from .timeouts import (
     CONNECTING,
     ERROR_BODY_SECONDS,
@@ -46,7 +45,7 @@ from .timeouts import (
 )
 
 if TYPE_CHECKING:
-    from .runtime import Action, Runtime
+    from .runtime import Action, KeptAnswer, Runtime, Tap
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
@@ -64,6 +63,49 @@ STEP_WORDS = {
 """Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
 
 UNAUTHORIZED = 401
+
+
+class Listener(Protocol):
+    """The receiver of an attempt's reports. After `on_answer`, `on_attempt_failure` or `on_defect`, none follows."""
+
+    @property
+    def label(self) -> str:
+        """The listener's name in reports."""
+        ...
+
+    def on_key(self, attempt: Attempt) -> None:
+        """Receive the report that the attempt's request has a key of the key function."""
+        ...
+
+    def on_dequeued(self, attempt: Attempt) -> None:
+        """Receive the report that the attempt waits no longer for a place in the pool: its dial began, or it has an
+        idle connection."""
+        ...
+
+    def on_connected(self, attempt: Attempt) -> None:
+        """Receive the report that the request was given to a connection."""
+        ...
+
+    def on_head(self, attempt: Attempt) -> None:
+        """Receive the report that the response's status and headers have arrived."""
+        ...
+
+    def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
+        """Receive events, none of them terminal, until the attempt has another receiver. The first ones have content,
+        and may begin with a `Start`."""
+        ...
+
+    def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
+        """Receive the complete answer. `terminal` is the stream's `Done`; None if unstreamed."""
+        ...
+
+    def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
+        """Receive the attempt's error. `unread`: the server cannot have read the request (`TransportError.unread`)."""
+        ...
+
+    def on_defect(self, error: Exception) -> None:
+        """Receive a defect in this library. The call must end without the code that raised."""
+        ...
 
 
 class Nobody:

@@ -34,10 +34,9 @@ from .attempt import Attempt
 from .body.base import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
-from .listener import AnswerStore
 from .plain_request import PlainRequest
 from .retry import backoff, read_again_delay, retry_delay
-from .runtime import Runtime
+from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: logging.Logger = logging.getLogger("manystream.engine")

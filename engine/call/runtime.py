@@ -4,19 +4,59 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from ...transport.backend import Backend
+from ...transport.exchange import Exchange, RawHeaders
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
 from ...transport.url import Origin
 from ..request.limits import Limits
+from ..request.prepared import Prepared
 from .body.buffered import Buffered
 from .home import Home
-from .listener import AnswerStore, Recorder
 
 Action: TypeAlias = Callable[[], None]
+
+
+class Tap(Exchange, Protocol):
+    """An exchange in front of another one, to which it forwards everything."""
+
+    def left(self, *, whole: bool) -> None:
+        """Receive the report that the attempt has ended. `whole`: the answer was complete."""
+        ...
+
+    def accepted(self) -> None:
+        """Receive the report that the answer is the call's, which has succeeded."""
+        ...
+
+
+KeptAnswer: TypeAlias = tuple[RawHeaders, bytes]
+"""The headers and the body of an answer that was kept."""
+
+
+class AnswerStore(Protocol):
+    """Keeps the answers of requests, so that no request is sent whose answer it has."""
+
+    def find(self, prepared: Prepared) -> KeptAnswer | None:
+        """Return the answer to a request, or None if there is none. Never raises."""
+        ...
+
+    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
+        """Return an exchange that keeps the answer when it is accepted, and forwards everything to `exchange`."""
+        ...
+
+
+class Recorder(Protocol):
+    """A recording: creates the taps in front of exchanges, until it is closed."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...
 
 
 class Runtime:

@@ -389,11 +389,10 @@ class Admission(AdmissionControl, WaitingCall):
         """Record the attempt that has ended, if there is one, and settle what it reserved of budgets."""
         if candidate.began == NEVER:
             return
-        kept = candidate.reservation
-        if kept is None:
+        if candidate.need is None:
             spent = NOTHING_SPENT if response is None else Spent(response.usage)
         else:
-            spent = spent_by(kept.need.input_tokens, response, error) if sent else NOTHING_SPENT
+            spent = spent_by(candidate.need.input_tokens, response, error) if sent else NOTHING_SPENT
         self._close(candidate, error, spent, now, sent=sent)
 
     def _close(
@@ -402,8 +401,8 @@ class Admission(AdmissionControl, WaitingCall):
         """Record an attempt that has ended, and settle what it reserved. The price function may end the call."""
         self._record(candidate, error, spent, now)
         kept, candidate.reservation = candidate.reservation, None
-        if self.spending is not None and kept is not None:
-            self.spending.settle(kept, spent.usage if sent else None, now, sent=sent)
+        if self.spending is not None and candidate.need is not None and kept is not None:
+            self.spending.settle(candidate.need, kept, spent.usage if sent else None, now, sent=sent)
 
     def _record(self, candidate: Candidate, error: ProviderError | None, spent: Spent, now: float) -> None:
         """Add an attempt that has ended to the records."""

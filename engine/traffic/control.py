@@ -23,10 +23,9 @@ from ..request.token_estimate import estimate_input_tokens
 from .admission import Admission, Candidate, MakeRequest
 from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.budgets import Budgets, Need, Spending
-from .limits.declared import DeclaredLimit
 from .limits.host import Host
 from .limits.leases import LeasedRateLimit
-from .limits.limiter import Limiter, LimiterState
+from .limits.limiter import DeclaredLimit, Limiter, LimiterState
 from .limits.rate_limit import EVERY_CALL, Entry, LimiterStatistics, find_entries
 from .options import Traffic, TrafficStatistics
 from .routed import PRIORITIES, Routed

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, cast
 
 from ...providers.errors import InvalidRequestError
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority, Timeouts
-from ...providers.model.provider_error import ErrorCategory, ProviderError
+from ...providers.model.provider_error import ABORTED_CODE, ErrorCategory, ProviderError
 from ...providers.model.request import Request, prefix_cache_of, with_prefix_cache
 from ...providers.model.request_rules import REQUEST
 from ...transport.timers import Timer
@@ -33,7 +33,6 @@ from .budgets.budgets import NOTHING_SPENT, Spending, spent_by
 from .hedging import Hedging
 from .limits.limiter import Limiter
 from .queue.fair_queue import Permit, PermitState
-from .routing.failover import is_keys_fault, is_targets_fault, moves_on
 from .routing.options import Balance, Target
 from .routing.router import Choice, Group, KeyRing, Router, RouteTarget
 
@@ -54,6 +53,26 @@ NO_OPTIONS: Mapping[str, object] = {}
 
 MERGED = ("metadata", "extra_body", "extra_headers")
 """Options whose members are added to those of the request. Any other option replaces the request's."""
+
+TARGET_FAILURES = frozenset(
+    {
+        ErrorCategory.SERVER,
+        ErrorCategory.TIMEOUT,
+        ErrorCategory.NETWORK,
+        ErrorCategory.AUTH,
+        ErrorCategory.NOT_FOUND,
+    }
+)
+"""Categories of failures that are the target's. RATE_LIMIT moves a call on as well, and says nothing about health."""
+
+CALL_CLOCKS = frozenset({"total", "queue"})
+"""The timeouts of a whole call. After one of them, no time is left for another target."""
+
+KEY_STATUSES = frozenset({401, 403})
+"""HTTP statuses with which a server refuses a key."""
+
+OTHERS_MAY_TAKE = frozenset({Refusal.TOO_LARGE, Refusal.SPENT})
+"""Refusals after which another target may still take the request."""
 
 
 class Routed(Admission):
@@ -737,8 +756,8 @@ class Routed(Admission):
             rival.reservation = self.spending.reserve_beside(rival.need, now)
             paid = rival.reservation is not None
         if self._is_ended or not paid or not rival.limiter.sends_now(rival, now):
-            if self.spending is not None and rival.reservation is not None:
-                self.spending.settle(rival.reservation, None, now, sent=False)
+            if self.spending is not None and rival.need is not None and rival.reservation is not None:
+                self.spending.settle(rival.need, rival.reservation, None, now, sent=False)
             return self._is_ended  # a function of the program has ended the call, or there is no room
         hedging.state.take(now)
         rival.began = now
@@ -861,6 +880,39 @@ class Rooms:
             roomy = [each for each in self._candidates_at(index) if _has_room(each, self._now)]
             self.known[index] = roomy
         return bool(roomy)
+
+
+def is_targets_fault(error: ProviderError) -> bool:
+    """Return whether a failure counts against the target. A refusal by a limit does not: full is no failure."""
+    if error.context_overflow or error.provider_code == ABORTED_CODE or _is_call_clock(error):
+        return False
+    return error.category in TARGET_FAILURES
+
+
+def moves_on(error: ProviderError, refusal: Refusal, failover_on: Collection[str]) -> bool:
+    """Return whether the call may go to another target after a failure.
+
+    refusal: the kind of limit that refused the call.
+    failover_on: the route's own additions.
+    """
+    if error.context_overflow:
+        return "context_overflow" in failover_on
+    if error.category is ErrorCategory.CONTENT_FILTER:
+        return "content_filter" in failover_on
+    if error.category is ErrorCategory.RATE_LIMIT or refusal in OTHERS_MAY_TAKE:
+        return True
+    return is_targets_fault(error)
+
+
+def is_keys_fault(error: ProviderError, refusal: Refusal) -> bool:
+    """Return whether another key of the same provider may succeed."""
+    if refusal is Refusal.SPENT:
+        return True
+    return error.category is ErrorCategory.AUTH or error.http_status in KEY_STATUSES
+
+
+def _is_call_clock(error: ProviderError) -> bool:
+    return error.category is ErrorCategory.TIMEOUT and not error.http_status and error.provider_code in CALL_CLOCKS
 
 
 def lay_over(target: Target, request: Request, model: str) -> Request:

@@ -17,7 +17,7 @@ import trio
 from ..engine.call.plain_request import fetch
 from ..engine.call.timeouts import Clocks
 from ..engine.frontends.engine import Engine
-from ..engine.traffic.budgets.budgets import Holding
+from ..engine.traffic.budgets.budgets import Reservation
 from ..providers.catalog.batches import BatchInterface, BatchResult, BatchState
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
@@ -137,7 +137,7 @@ class ProviderBatch:
     reported: int = 0
     to: str = ""
     is_known: bool = True
-    holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
+    holdings: dict[int, Reservation] = field(default_factory=dict[int, Reservation])
     creating: trio.CancelScope = field(default_factory=trio.CancelScope)
     woken: trio.Event = field(default_factory=trio.Event)
 

@@ -38,7 +38,7 @@ from ..engine.request.durable import read_token
 from ..engine.request.prepared import Prepared
 from ..engine.traffic.admission import OK
 from ..engine.traffic.budgets.amounts import NOTHING, Amounts
-from ..engine.traffic.budgets.budgets import Holding
+from ..engine.traffic.budgets.budgets import Reservation
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
@@ -127,7 +127,7 @@ class InWindow:
     way: str
     position: int
     since: float
-    holding: Holding | None
+    holding: Reservation | None
     moved: bool = False
 
 
@@ -462,7 +462,7 @@ class WaysRun:
             with suppress(InvalidRequestError):
                 need = self._starter.prepare_unstreamed(item.request)
                 found = self._reserve(item, *need, WINDOW_WAYS[way].price)
-                holding = found if isinstance(found, Holding) else None
+                holding = found if isinstance(found, Reservation) else None
         self._in_windows[item.id] = InWindow(way, position, since, holding)
         try:
             if answer is not None:
@@ -595,7 +595,7 @@ class WaysRun:
         group = target.interface.group(prepared.model, wire)
         return None if group is None or len(wire.body) > target.most_bytes // 2 else (prepared, wire, group)
 
-    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, part: float) -> Holding | bool | None:
+    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, part: float) -> Reservation | bool | None:
         """Reserve the most that a line may cost, at a part of the list price. Returns None without a budget; False if
         it does not fit now, and True if it never does."""
         traffic = self._starter.traffic
@@ -608,9 +608,9 @@ class WaysRun:
             return None  # the live way reports it
         amounts = need.amounts._replace(usd=need.amounts.usd * part)
         found = traffic.budgets.reserve(need, amounts, now)
-        return True if isinstance(found, ProviderError) else found if isinstance(found, Holding) else False
+        return True if isinstance(found, ProviderError) else found if isinstance(found, Reservation) else False
 
-    def _settle(self, holding: Holding | None, dollars: float) -> None:
+    def _settle(self, holding: Reservation | None, dollars: float) -> None:
         """Replace what is reserved for a line by what it has cost."""
         traffic = self._starter.traffic
         self._waits_for_budget = False

@@ -13,8 +13,7 @@ from manystream.engine.call.attempt import Attempt
 from manystream.engine.traffic.admission import Admission, Candidate
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Budgets, Need, Spending
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Limiter, LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, Limiter, LimiterState
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of

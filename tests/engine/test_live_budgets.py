@@ -15,7 +15,7 @@ from manystream.engine.request.addresses import addressed
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.preparer import Preparer
 from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
-from manystream.engine.traffic.budgets.budgets import Account, Budgets, Holding, Need, Spending
+from manystream.engine.traffic.budgets.budgets import Account, Budgets, Need, Reservation, Spending
 from manystream.providers.model.options import Priority
 from tests.engine.unit_runtime import UnitRuntime
 
@@ -190,7 +190,7 @@ def test_a_refusal_says_what_is_left_and_when_to_come_back() -> None:
     budgets = live(UnitRuntime(), ms.Budget(calls=2, every=60))
     for _ in range(2):
         found = budgets.reserve(need(), need().amounts, 0.0)
-        assert isinstance(found, Holding)
+        assert isinstance(found, Reservation)
         budgets.settle(found, Amounts(calls=1), 0.0)
     for error in (budgets.refusal(need(), 10.0), budgets.reserve(need(), need().amounts, 10.0)):
         assert isinstance(error, ms.ProviderError)
@@ -213,7 +213,7 @@ def test_an_allowance_that_fails_later_is_the_call_s_error() -> None:
 
     budgets = live(UnitRuntime(), ms.Budget(calls=allowance))
     held = budgets.reserve(need(), need().amounts, 0.0)
-    assert isinstance(held, Holding)
+    assert isinstance(held, Reservation)
     budgets.settle(held, Amounts(calls=1), 0.0)
     for error in (budgets.refusal(need(), 0.0), budgets.reserve(need(), need().amounts, 0.0)):
         assert isinstance(error, ms.ProviderError)
@@ -229,7 +229,7 @@ def test_a_waiting_call_goes_on_when_another_one_has_ended() -> None:
     runtime, owner = UnitRuntime(), Owner()
     budgets = live(runtime, ms.Budget(calls=3, output_tokens=100))
     held = budgets.reserve(need(output=80), need(output=80).amounts, 0.0)
-    assert isinstance(held, Holding)
+    assert isinstance(held, Reservation)
     spending = waiting(budgets, owner, need(output=50))
     assert spending.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert (runtime.tick(), owner.reported) == (1, [])
@@ -239,7 +239,8 @@ def test_a_waiting_call_goes_on_when_another_one_has_ended() -> None:
     runtime.tick()
     assert owner.reported == ["funded"]
     spending.fund(need(output=50), 5.0)
-    assert spending.reservation.holding.amounts == Amounts(output_tokens=50, calls=1)
+    assert spending.reservation is not None
+    assert spending.reservation.amounts == Amounts(output_tokens=50, calls=1)
     (figures,) = budgets.statistics(5.0)
     assert (figures.spent, figures.reserved, figures.waiting) == (
         Amounts(output_tokens=10, calls=1), Amounts(output_tokens=50, calls=1), 0
@@ -250,7 +251,7 @@ def test_a_waiting_call_is_refused_when_too_little_is_left() -> None:
     runtime, owner = UnitRuntime(), Owner()
     budgets = live(runtime, ms.Budget(output_tokens=100))
     held = budgets.reserve(need(output=80), need(output=80).amounts, 0.0)
-    assert isinstance(held, Holding)
+    assert isinstance(held, Reservation)
     waiting(budgets, owner, need(output=50))
     budgets.settle(held, Amounts(output_tokens=60), 0.0)
     runtime.tick()
@@ -263,9 +264,9 @@ def test_a_waiting_call_goes_on_in_the_next_window() -> None:
     runtime, owner = UnitRuntime(), Owner()
     budgets = live(runtime, ms.Budget(output_tokens=100, every=60))
     held = budgets.reserve(need(output=30), need(output=30).amounts, 0.0)
-    assert isinstance(held, Holding)
+    assert isinstance(held, Reservation)
     budgets.settle(held, Amounts(output_tokens=30), 0.0)
-    assert isinstance(budgets.reserve(need(output=50), need(output=50).amounts, 0.0), Holding)
+    assert isinstance(budgets.reserve(need(output=50), need(output=50).amounts, 0.0), Reservation)
     waiting(budgets, owner, need(output=45))
     runtime.tick()
     assert runtime.timers.times == [60.0]
@@ -278,7 +279,7 @@ def test_a_call_that_left_is_not_told_anything() -> None:
     runtime, gone, stays = UnitRuntime(), Owner(), Owner()
     budgets = live(runtime, ms.Budget(output_tokens=100))
     held = budgets.reserve(need(output=80), need(output=80).amounts, 0.0)
-    assert isinstance(held, Holding)
+    assert isinstance(held, Reservation)
     leaving = waiting(budgets, gone, need(output=90))
     waiting(budgets, stays, need(output=10))
     leaving.leave(3.0)
@@ -296,7 +297,7 @@ def spend(budgets: Budgets, spending: Spending, wanted: Need, usage: ms.Usage | 
     assert spending.reserve(wanted, 0.0) is None
     kept = spending.take()
     assert kept is not None
-    spending.settle(kept, usage, 0.0, sent=True)
+    spending.settle(wanted, kept, usage, 0.0, sent=True)
     return budgets.statistics(0.0)[0].spent
 
 
@@ -330,7 +331,9 @@ def test_an_attempt_that_is_not_sent_gives_back_its_reservation() -> None:
     assert spending.refusal(need(5.0), 0.0) is None  # it has reserved
     kept = spending.reservation
     assert spending.reserve(need(), 0.0) is None  # the same amounts: the reservation is kept
-    assert spending.reservation.holding is kept.holding
+    assert spending.reservation is not None
+    assert kept is not None
+    assert spending.reservation is kept
     spending.release(0.0)
     spending.release(0.0)
     assert (budgets.statistics(0.0)[0].reserved, budgets.statistics(0.0)[0].spent) == (NOTHING, NOTHING)
@@ -349,7 +352,7 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
     second = other.reserve_beside(need(output=60), 0.0)
     assert second is not None
     assert other.reserve_beside(need(output=1), 0.0) is None
-    other.settle(second, None, 0.0, sent=False)
+    other.settle(need(output=60), second, None, 0.0, sent=False)
     assert budgets.statistics(0.0)[0].reserved.output_tokens == 40
     assert other.reserve_beside(need(output=60), 0.0) is not None
     tenants = live(UnitRuntime(), ms.Budget(calls=1, per="tenant"))
@@ -365,7 +368,7 @@ def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
     budgets = live(runtime, ms.Budget(calls=5, per="tenant"), watch=reported.append)
     for number in range(150):
         wanted = need(tenant=str(number))
-        assert isinstance(budgets.reserve(wanted, wanted.amounts, 0.0), Holding)
+        assert isinstance(budgets.reserve(wanted, wanted.amounts, 0.0), Reservation)
     assert len(runtime.timers.times) == 1
     counts: list[int] = []
     while runtime.timers.times:

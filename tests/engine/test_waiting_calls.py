@@ -8,8 +8,7 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import Limiter, LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, Limiter, LimiterState
 from manystream.engine.traffic.limits.quota import Impossible
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of

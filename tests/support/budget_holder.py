@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
 
 DOLLARS = UNITS_PER_USD
@@ -21,7 +21,7 @@ class BudgetHolder:
     def __init__(self, name: str) -> None:
         self.holder: AmountHolder = AmountHolder(name)
         self.lease: AmountLease = self.holder.lease
-        self.running: list[Holding] = []
+        self.running: list[Reservation] = []
         self.waiting: int = 0
         self.refused: int = 0
         self.used: float = 0.0
@@ -54,7 +54,7 @@ class BudgetHolder:
             self._note(found[1])
 
     def _note(self, found: object) -> None:
-        if isinstance(found, Holding):
+        if isinstance(found, Reservation):
             self.running.append(found)
         elif isinstance(found, BudgetRefusal):
             self.refused += 1

@@ -230,21 +230,19 @@ def whose(budget: Budget, tenant: str | None) -> str:
     return "the engine's budget" if budget.per == "engine" else f"the budget of tenant {tenant!r}"
 
 
-class Holding:
-    """The amounts that one call has reserved in every budget that applies to it.
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """The amounts that one attempt has reserved in every budget that applies to it.
 
-    accounts: the budgets' accounts; empty after the call was settled.
+    accounts: the budgets' accounts; empty after the attempt was settled.
     amounts: the reserved amounts, the same in each account.
     """
 
-    __slots__ = ("accounts", "amounts")
-
-    def __init__(self, accounts: tuple[Account, ...], amounts: Amounts) -> None:
-        self.accounts: tuple[Account, ...] = accounts
-        self.amounts: Amounts = amounts
+    accounts: tuple[Account, ...]
+    amounts: Amounts
 
 
-Outcome: TypeAlias = Holding | BudgetRefusal | InvalidRequestError
+Outcome: TypeAlias = Reservation | BudgetRefusal | InvalidRequestError
 """What became of a claim. The error is that of a function of the budget."""
 
 
@@ -253,10 +251,10 @@ class Claim(Permit):
 
     amounts: the largest amounts that it can use.
     account: the account in whose line it is; None while it does not wait.
-    holding: what was reserved at the end of the wait.
+    reservation: what was reserved at the end of the wait.
     """
 
-    __slots__ = ("account", "amounts", "holding")
+    __slots__ = ("account", "amounts", "reservation")
 
     def __init__(
         self,
@@ -268,7 +266,7 @@ class Claim(Permit):
         super().__init__(amounts.input_tokens + amounts.output_tokens, None, priority, tenant, owner)
         self.amounts: Amounts = amounts
         self.account: Account | None = None
-        self.holding: Holding | None = None
+        self.reservation: Reservation | None = None
 
     @property
     def waiting_for(self) -> str:
@@ -351,7 +349,7 @@ class BudgetsState:
         `ask` does."""
         return _never(self.ask(tenant, amounts, now), amounts, now)
 
-    def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Holding | BudgetRefusal | Account:
+    def reserve(self, tenant: str | None, amounts: Amounts, now: float) -> Reservation | BudgetRefusal | Account:
         """Reserve the amounts of one call in every budget, or in none.
 
         Returns a refusal if the call cannot fit in this window. Returns an account for which it may `wait`, if it does
@@ -412,7 +410,7 @@ class BudgetsState:
                 del self._changed[account]
                 account.keep_waiting(now)
                 continue
-            if isinstance(found, Holding):
+            if isinstance(found, Reservation):
                 assert account.line is not None
                 account.line.take(now)
                 claim.state = PermitState.ENDED
@@ -449,14 +447,14 @@ class BudgetsState:
 
     # --- after a call was sent ---
 
-    def settle(self, holding: Holding, used: Amounts, now: float) -> None:
+    def settle(self, reservation: Reservation, used: Amounts, now: float) -> None:
         """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
-        for account in holding.accounts:
+        for account in reservation.accounts:
             self._renew(account, now)
-            account.settle(holding.amounts, used)
+            account.settle(reservation.amounts, used)
             if account.line is not None:
                 self._changed[account] = None
-        holding.accounts = ()
+        reservation.accounts = ()
 
     def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
         """Return the figures of every account at the time `now`."""
@@ -471,7 +469,7 @@ class BudgetsState:
     @staticmethod
     def _decide(
         accounts: tuple[Account, ...], amounts: Amounts, now: float, *, is_new: bool = False
-    ) -> Holding | BudgetRefusal | Account:
+    ) -> Reservation | BudgetRefusal | Account:
         """Reserve the amounts, or return why not: a refusal, or the account for which the call must wait.
 
         accounts: those that `ask` has returned.
@@ -485,7 +483,7 @@ class BudgetsState:
                 return account
         for account in accounts:
             account.reserve(amounts)
-        return Holding(accounts, amounts)
+        return Reservation(accounts, amounts)
 
     def _stand(self, claim: Claim, account: Account, *, at_head: bool) -> None:
         if account.line is None:
@@ -714,13 +712,13 @@ class Budgets(Pump):
             return _function_failed(error)
         return None if found is None else _refused(found)
 
-    def reserve(self, need: Need, amounts: Amounts, now: float) -> Holding | ProviderError | Account:
+    def reserve(self, need: Need, amounts: Amounts, now: float) -> Reservation | ProviderError | Account:
         """Reserve amounts. Returns why they can never fit; or the account to `wait` for, if they do not fit now."""
         try:
             found = self._budgets.reserve(need.tenant, amounts, now)
         except InvalidRequestError as error:
             return _function_failed(error)
-        if isinstance(found, Holding):
+        if isinstance(found, Reservation):
             self._note(found.accounts)
         return _refused(found) if isinstance(found, BudgetRefusal) else found
 
@@ -738,10 +736,10 @@ class Budgets(Pump):
             self._note((account,))
         self.changed()
 
-    def settle(self, holding: Holding, used: Amounts, now: float) -> None:
+    def settle(self, reservation: Reservation, used: Amounts, now: float) -> None:
         """Replace a reservation by what was used. A second call does nothing."""
-        accounts = holding.accounts
-        self._budgets.settle(holding, used, now)
+        accounts = reservation.accounts
+        self._budgets.settle(reservation, used, now)
         self._note(accounts)
         self.changed()
 
@@ -793,9 +791,9 @@ class Budgets(Pump):
         claim, outcome = found
         call = claim.owner
         assert call is not None, "the call waits"
-        if isinstance(outcome, Holding):
+        if isinstance(outcome, Reservation):
             self._note(outcome.accounts)
-            claim.holding = outcome
+            claim.reservation = outcome
             return call, call.funded
         error = _refused(outcome) if isinstance(outcome, BudgetRefusal) else _function_failed(outcome)
         return call, partial(call.unfunded, error)
@@ -852,17 +850,6 @@ def _function_failed(error: InvalidRequestError) -> ProviderError:
     return failure
 
 
-class Reservation(NamedTuple):
-    """What one attempt has reserved.
-
-    need: what it may use.
-    holding: the reserved amounts.
-    """
-
-    need: Need
-    holding: Holding
-
-
 class Spent(NamedTuple):
     """What one attempt used.
 
@@ -887,13 +874,24 @@ class Spending:
     cost_unknown: why the cost is not known: of the first attempt without a price; empty if it is known.
     """
 
-    __slots__ = ("_claim", "_claimed_at", "_is_counted", "_live", "cost", "cost_unknown", "reservation", "seconds")
+    __slots__ = (
+        "_claim",
+        "_claimed_at",
+        "_is_counted",
+        "_live",
+        "_need",
+        "cost",
+        "cost_unknown",
+        "reservation",
+        "seconds",
+    )
 
     def __init__(self, live: Budgets) -> None:
         self._live = live
         self._claim: Claim | None = None
         self._claimed_at = 0.0
         self._is_counted = False  # as a call
+        self._need: Need | None = None  # that `reservation` is for
         self.reservation: Reservation | None = None
         self.seconds: float = 0.0
         self.cost: float | None = None if live.price is None else 0.0
@@ -911,22 +909,21 @@ class Spending:
     def reserve(self, need: Need, now: float) -> ProviderError | Account | None:
         """Reserve an attempt that is about to be sent. Returns the account for which the call must `wait`; an error if
         the attempt can never be sent in this window; else None."""
-        kept = self.reservation
-        if kept is not None:
-            if kept.need.amounts == need.amounts and kept.need.tenant == need.tenant:
-                self.reservation = Reservation(need, kept.holding)
+        before = self._need
+        if self.reservation is not None and before is not None:
+            if before.amounts == need.amounts and before.tenant == need.tenant:
                 return None
             self.release(now)
         found = self._live.reserve(need, self._amounts(need), now)
-        if not isinstance(found, Holding):
+        if not isinstance(found, Reservation):
             return found
-        self.reservation = Reservation(need, found)
+        self._need, self.reservation = need, found
         return None
 
     def reserve_beside(self, need: Need, now: float) -> Reservation | None:
         """Reserve a second attempt that runs beside the first one. Returns None if it does not fit now."""
         found = self._live.reserve(need, self._amounts(need), now)
-        return Reservation(need, found) if isinstance(found, Holding) else None
+        return found if isinstance(found, Reservation) else None
 
     def wait(self, need: Need, account: Account, call: WaitingCall, priority: Priority, now: float) -> None:
         """Wait until the attempt can be reserved. account: the one that does not pay for it now."""
@@ -936,8 +933,8 @@ class Spending:
     def fund(self, need: Need, now: float) -> None:
         """End the wait, and keep what was reserved."""
         assert self._claim is not None
-        assert self._claim.holding is not None
-        self.reservation = Reservation(need, self._claim.holding)
+        assert self._claim.reservation is not None
+        self._need, self.reservation = need, self._claim.reservation
         self.leave(now)
 
     def leave(self, now: float) -> None:
@@ -956,20 +953,21 @@ class Spending:
         """Give back what is reserved for the next attempt: there is none. May be called again."""
         kept = self.take()
         if kept is not None:
-            self._live.settle(kept.holding, NOTHING, now)
+            self._live.settle(kept, NOTHING, now)
 
-    def settle(self, kept: Reservation, usage: Usage | None, now: float, *, sent: bool) -> None:
+    def settle(self, need: Need, kept: Reservation, usage: Usage | None, now: float, *, sent: bool) -> None:
         """Count what an attempt used in place of what it reserved.
 
+        need: what it could use.
         usage: None if the server answers without charge, as for an error.
         sent: its request was sent; else nothing is counted.
         """
         if not sent:
-            self._live.settle(kept.holding, NOTHING, now)
+            self._live.settle(kept, NOTHING, now)
             return
         calls = 0.0 if self._is_counted else 1.0
         self._is_counted = True
-        cost = self._live.cost(kept.need, usage)
+        cost = self._live.cost(need, usage)
         dollars = None if isinstance(cost, str) else cost
         if isinstance(cost, str):
             self.cost_unknown = self.cost_unknown or cost
@@ -979,9 +977,9 @@ class Spending:
         else:
             output = (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
             # What has no price counts as what was reserved.
-            paid = kept.holding.amounts.usd if dollars is None else dollars
+            paid = kept.amounts.usd if dollars is None else dollars
             used = Amounts(paid, float(usage.input_tokens or 0), float(output), calls)
-        self._live.settle(kept.holding, used, now)
+        self._live.settle(kept, used, now)
 
     def _amounts(self, need: Need) -> Amounts:
         return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
-from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import AmountLease, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.queue.fair_queue import PermitState
 
 
-def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Holding:
+def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Reservation:
     holding = budgets.reserve(tenant, amounts, now)
-    assert isinstance(holding, Holding)
+    assert isinstance(holding, Reservation)
     return holding
 
 
 def test_a_thousand_calls_in_one_tick_cannot_overspend() -> None:
     budgets = BudgetsState((ms.Budget(usd=1.0),))
     results = [budgets.reserve(None, ms.Amounts(usd=0.01), 0) for _ in range(1000)]
-    assert sum(isinstance(result, Holding) for result in results) == 100
+    assert sum(isinstance(result, Reservation) for result in results) == 100
     assert all(isinstance(result, Account) for result in results[100:])
 
 
@@ -44,7 +44,7 @@ def test_a_call_waits_only_if_others_could_leave_something_over() -> None:
     assert refusal.message == (
         "the engine's budget allows 100 output_tokens: 60 are spent, 0 are reserved, and this call may use 50"
     )
-    assert isinstance(budgets.reserve(None, ms.Amounts(output_tokens=40), 0), Holding)
+    assert isinstance(budgets.reserve(None, ms.Amounts(output_tokens=40), 0), Reservation)
 
 
 def test_each_tenant_has_its_own_and_calls_without_one_share_one() -> None:
@@ -67,7 +67,7 @@ def test_a_window_begins_anew() -> None:
     refusal = budgets.reserve(None, ms.Amounts(calls=1), 30)
     assert isinstance(refusal, BudgetRefusal)
     assert refusal.retry_after == 40
-    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 70), Holding)
+    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 70), Reservation)
 
 
 def test_windows_follow_each_other_without_a_gap() -> None:
@@ -76,7 +76,7 @@ def test_windows_follow_each_other_without_a_gap() -> None:
     for now, left in ((10, 60), (200, 50), (249, 1), (250, 60), (1000, 30)):
         result = budgets.reserve(None, ms.Amounts(calls=1), now)
         if now != 249:
-            assert isinstance(result, Holding), now
+            assert isinstance(result, Reservation), now
             budgets.settle(result, ms.Amounts(calls=1), now)
             result = budgets.reserve(None, ms.Amounts(calls=1), now)
         assert isinstance(result, BudgetRefusal), now
@@ -102,7 +102,7 @@ def test_an_amount_may_be_a_function_called_before_a_refusal() -> None:
     budgets.settle(reserved(budgets, ms.Amounts(usd=1), "a"), ms.Amounts(usd=1), 0)
     assert isinstance(budgets.reserve("a", ms.Amounts(usd=1), 0), BudgetRefusal)
     plan["a"] = 2
-    assert isinstance(budgets.reserve("a", ms.Amounts(usd=1), 0), Holding)
+    assert isinstance(budgets.reserve("a", ms.Amounts(usd=1), 0), Reservation)
 
 
 def test_settling_twice_is_settling_once() -> None:
@@ -159,15 +159,15 @@ def test_a_function_may_return_nothing_or_no_limit() -> None:
     plans = {"free": 0.0, "unlimited": math.inf}
     budgets = BudgetsState((ms.Budget(usd=lambda tenant: plans[str(tenant)], per="tenant"),))
     assert isinstance(budgets.reserve("free", ms.Amounts(usd=1e-6), 0), BudgetRefusal)
-    assert isinstance(budgets.reserve("free", ms.Amounts(calls=1), 0), Holding)  # a call that costs nothing
-    assert isinstance(budgets.reserve("unlimited", ms.Amounts(usd=1e9), 0), Holding)
+    assert isinstance(budgets.reserve("free", ms.Amounts(calls=1), 0), Reservation)  # a call that costs nothing
+    assert isinstance(budgets.reserve("unlimited", ms.Amounts(usd=1e9), 0), Reservation)
 
 
 def waiting(amounts: ms.Amounts, tenant: str | None = None, *, priority: ms.Priority = ms.Priority.NORMAL) -> Claim:
     return Claim(amounts, priority, tenant)
 
 
-def claim(budgets: BudgetsState, claim: Claim, now: float) -> Holding | BudgetRefusal | None:
+def claim(budgets: BudgetsState, claim: Claim, now: float) -> Reservation | BudgetRefusal | None:
     """Reserve, or wait and return None."""
     found = budgets.reserve(claim.tenant, claim.amounts, now)
     if not isinstance(found, Account):
@@ -190,14 +190,15 @@ def test_waiting_calls_go_by_priority_and_by_tenants() -> None:
     budgets.settle(holding, ms.Amounts(output_tokens=65), 0)
     order: list[int] = []
     while found := budgets.next(0):
-        assert isinstance(found[1], Holding)
+        assert isinstance(found[1], Reservation)
         order.append(claims.index(found[0]))
     assert order == [3, 0, 2]
     assert claims[1].waiting_for == "output_tokens of the engine's budget, reserved by 3 calls, 0 ahead"
     assert claim(budgets, waiting(ms.Amounts(output_tokens=1)), 0) is None  # a smaller one does not overtake it
     budgets.leave(claims[1])
     found = budgets.next(0)
-    assert isinstance(found[1], Holding)
+    assert found is not None
+    assert isinstance(found[1], Reservation)
 
 
 def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
@@ -251,11 +252,11 @@ def test_tenants_without_spending_are_forgotten() -> None:
     st.lists(st.tuples(st.sampled_from(["start", "start", "end", "cancel"]), st.integers(0, 300), st.integers(0, 100))),
 )
 def test_a_budget_is_never_exceeded_whatever_the_order_of_ends(limit: int, steps: list[tuple[str, int, int]]) -> None:
-    budgets, running, spent = BudgetsState((ms.Budget(output_tokens=limit),)), list[tuple[Holding, int]](), 0
+    budgets, running, spent = BudgetsState((ms.Budget(output_tokens=limit),)), list[tuple[Reservation, int]](), 0
     for action, number, part in steps:
         if action == "start":
             result = budgets.reserve(None, ms.Amounts(output_tokens=number), 0)
-            if isinstance(result, Holding):
+            if isinstance(result, Reservation):
                 running.append((result, number))
         elif running:
             holding, most = running.pop(number % len(running))
@@ -285,7 +286,7 @@ class Program:
                 ms.Budget(usd=limit / 100 + 1, every=7),
             )
         )
-        self.running: list[Holding] = []
+        self.running: list[Reservation] = []
         self.waiting: list[Claim] = []
 
     def step(self, action: str, number: int, part: int) -> None:
@@ -295,7 +296,7 @@ class Program:
             found = claim(self.budgets, waits, self.now)
             if found is None:
                 self.waiting.append(waits)
-            elif isinstance(found, Holding):
+            elif isinstance(found, Reservation):
                 self.running.append(found)
         elif action in ("end", "cancel") and self.running:
             holding = self.running.pop(number % len(self.running))
@@ -311,7 +312,7 @@ class Program:
     def take_turns(self) -> None:
         while (found := self.budgets.next(self.now)) is not None:
             self.waiting.remove(found[0])
-            if isinstance(found[1], Holding):
+            if isinstance(found[1], Reservation):
                 self.running.append(found[1])
 
     def check(self) -> None:
@@ -349,8 +350,8 @@ def test_waiting_calls_never_exceed_a_budget_and_leave_nothing(limit: int, steps
 INF = math.inf
 
 
-def held(found: object) -> Holding:
-    assert isinstance(found, Holding)
+def held(found: object) -> Reservation:
+    assert isinstance(found, Reservation)
     return found
 
 
@@ -494,7 +495,7 @@ def test_each_amount_is_counted_for_itself(member: str) -> None:
 
 
 def test_a_billionth_too_much_is_rounding() -> None:
-    assert isinstance(BudgetsState((ms.Budget(usd=1),)).reserve(None, ms.Amounts(usd=1 + 5e-10), 0), Holding)
+    assert isinstance(BudgetsState((ms.Budget(usd=1),)).reserve(None, ms.Amounts(usd=1 + 5e-10), 0), Reservation)
     assert isinstance(BudgetsState((ms.Budget(usd=1),)).reserve(None, ms.Amounts(usd=1 + 2e-9), 0), BudgetRefusal)
 
 
@@ -538,7 +539,7 @@ def test_a_window_ends_exactly_after_its_seconds() -> None:
     budgets = BudgetsState((ms.Budget(calls=1, every=60),))
     budgets.settle(held(budgets.reserve(None, ms.Amounts(calls=1), 5)), ms.Amounts(calls=1), 6)
     assert refused(budgets.reserve(None, ms.Amounts(calls=1), 64.9)).retry_after == pytest.approx(0.1)
-    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 65), Holding)
+    assert isinstance(budgets.reserve(None, ms.Amounts(calls=1), 65), Reservation)
 
 
 def test_a_settled_call_counts_in_the_window_in_which_it_ends() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountLease, LeasedBudget
 
 
@@ -37,7 +37,8 @@ def test_a_call_waits_until_its_engine_is_given_enough() -> None:
     assert place.budgets.next(0.0) is None
     place.lease.change(UNITS_PER_USD // 2, UNITS_PER_USD)
     found = place.budgets.next(0.0)
-    assert isinstance(found[1], Holding)
+    assert found is not None
+    assert isinstance(found[1], Reservation)
     assert (place.lease.free, place.lease.needed) == (0, 0)
     place.budgets.settle(found[1], Amounts(usd=0.1), 0.0)
     assert (place.lease.spent, place.lease.free) == (UNITS_PER_USD // 10, 4 * UNITS_PER_USD // 10)

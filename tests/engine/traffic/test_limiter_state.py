@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.declared import DeclaredLimit
 from manystream.engine.traffic.limits.leases import LeasedBucket, LeasedRateLimit, RateLease
-from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics, RateLimit
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.limits.charging import Charging

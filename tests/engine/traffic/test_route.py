@@ -12,7 +12,7 @@ import pytest
 from manystream.engine.traffic.limits.host import Breaker
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
 from manystream.engine.traffic.options import TrafficStatistics
-from manystream.engine.traffic.routing.failover import is_keys_fault, is_targets_fault, moves_on
+from manystream.engine.traffic.routed import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.options import Balance, RouteStatistics, TargetStatistics
 from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, RouteState, Score, TargetRecord

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import FREE, Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of

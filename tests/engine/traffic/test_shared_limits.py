@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Holding
+from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.shared_limits import (
     EngineShare,
     KeeperState,
@@ -52,7 +52,7 @@ class Spender:
 
     def __init__(self, traffic: ms.Traffic, name: str, clock: Callable[[], float]) -> None:
         self.share = EngineShare(traffic, clock, name)
-        self.running: list[Holding] = []
+        self.running: list[Reservation] = []
         self.claims: list[Claim] = []
         self.refused = 0
         self.used = 0.0
@@ -94,7 +94,7 @@ class Spender:
             self._note(found[1])
 
     def _note(self, found: object) -> None:
-        if isinstance(found, Holding):
+        if isinstance(found, Reservation):
             self.running.append(found)
         elif isinstance(found, BudgetRefusal):
             self.refused += 1

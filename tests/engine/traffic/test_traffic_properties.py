@@ -15,8 +15,7 @@ from benchmarks.modelled.events import Events
 from benchmarks.modelled.sender import Sender
 from benchmarks.traffic_model import jain
 from manystream.engine.traffic.limits.bucket import LearnedBucket
-from manystream.engine.traffic.limits.declared import DeclaredLimit
-from manystream.engine.traffic.limits.limiter import LimiterState
+from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import FREE, LONGEST_WAIT, FairQueue, Permit, PermitState
 from manystream.providers.limits.charging import CHARGING, charging_of
