@@ -242,10 +242,11 @@ class CallStarter:
         """Return the completion that an unstreamed call with this status and body has. Nothing is sent: the answer came
         another way, such as in a provider's batch."""
         prepared, wire = self._preparer.prepare(request, stream=False)
+        shared = prepared.shared
         try:
             if not 200 <= status < 300:
-                raise prepared.dialect.decode_error(status, {}, body, time.time())
-            response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
+                raise shared.dialect.decode_error(status, {}, body, time.time())
+            response = shared.dialect.decode(body, shared.provider, shared.make_id, shared.limits)
             drop_unasked(response, prepared.asked, prepared.unasked)
             _response_finisher(wire.warnings, request, wire.asked)(response)
         except ProviderError as error:

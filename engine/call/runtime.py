@@ -79,25 +79,6 @@ class Runtime:
     resent: the number of attempts that sent a request again although the server may have read it.
     """
 
-    __slots__ = (
-        "_next",
-        "answers",
-        "backend",
-        "buffered",
-        "home",
-        "loop",
-        "most_retries",
-        "on_callback_raised",
-        "paused",
-        "pool",
-        "random",
-        "recording",
-        "resent",
-        "retried",
-        "retry_reserve",
-        "timers",
-    )
-
     def __init__(
         self,
         backend: Backend,

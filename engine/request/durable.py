@@ -148,7 +148,7 @@ class DurableAnswer:
 
     def token(self, prepared: Prepared) -> str | None:
         """Return the token with which another engine reads the answer; None until the server has named its id."""
-        name, dialect, answer_id = prepared.provider.name, prepared.dialect.name, self.answer_id
+        name, dialect, answer_id = prepared.provider.name, prepared.shared.dialect.name, self.answer_id
         return answer_id and str(ResumeToken(name, dialect, prepared.model, answer_id, self.stream, self._key))
 
     # --- the requests that follow ---

@@ -74,19 +74,6 @@ class KeySource:
     provider: whose key it is.
     """
 
-    __slots__ = (
-        "_backend",
-        "_expires_at",
-        "_function",
-        "_is_async",
-        "_kept",
-        "_renew_at",
-        "_running",
-        "_waiting",
-        "_wall_clock",
-        "provider",
-    )
-
     def __init__(self, provider: Provider, wall_clock: WallClock, backend: Backend | None) -> None:
         """Create it without a key.
 

@@ -38,9 +38,11 @@ class Shared:
     wall_clock: WallClock
 
 
+@dataclass(slots=True, eq=False)
 class Prepared:
     """A prepared request: its destination, its head and body, and the decoder of its answer.
 
+    origin, provider: where it goes.
     shared: what it has in common with the other requests to its provider.
     body: the request's body; empty once the call has delivered an event, because no attempt follows.
     fresh_key: asked before each attempt if the provider's key is a function. Until then `head` has no key.
@@ -53,60 +55,22 @@ class Prepared:
     forwarder: gets the bytes of the answers; None if nobody does.
     """
 
-    __slots__ = (
-        "asked",
-        "body",
-        "choices",
-        "continued",
-        "durable",
-        "forwarder",
-        "fresh_key",
-        "head",
-        "model",
-        "origin",
-        "provider",
-        "secrets",
-        "shared",
-        "stream",
-        "tags",
-        "unasked",
-    )
-
-    def __init__(
-        self,
-        shared: Shared,
-        model: str,
-        head: WireHead,
-        body: bytes,
-        secrets: Redaction,
-        stream: bool = False,
-        fresh_key: FreshKey | None = None,
-        unasked: frozenset[str] = NOTHING_UNASKED,
-        choices: int = 0,
-        tags: Tags | None = None,
-        asked: frozenset[str] = NOTHING_UNASKED,
-    ) -> None:
-        self.origin: Origin = shared.origin
-        self.head: WireHead = head
-        self.body: bytes = body
-        self.secrets: Redaction = secrets
-        self.stream: bool = stream
-        self.provider: Provider = shared.provider
-        self.model: str = model
-        self.shared: Shared = shared
-        self.fresh_key: FreshKey | None = fresh_key
-        self.unasked: frozenset[str] = unasked
-        self.choices: int = choices
-        self.asked: frozenset[str] = asked
-        self.tags: Tags | None = tags
-        self.durable: DurableAnswer | None = None
-        self.continued: ContinuedAnswer | None = None
-        self.forwarder: Forwarder | None = None
-
-    @property
-    def dialect(self) -> Dialect:
-        """The dialect of the provider."""
-        return self.shared.dialect
+    origin: Origin
+    provider: Provider
+    shared: Shared
+    model: str
+    head: WireHead
+    body: bytes
+    secrets: Redaction
+    stream: bool = False
+    fresh_key: FreshKey | None = None
+    unasked: frozenset[str] = NOTHING_UNASKED
+    choices: int = 0
+    tags: Tags | None = None
+    asked: frozenset[str] = NOTHING_UNASKED
+    durable: DurableAnswer | None = None
+    continued: ContinuedAnswer | None = None
+    forwarder: Forwarder | None = None
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

@@ -54,23 +54,6 @@ Head: TypeAlias = tuple[WireHead, Redaction, FreshKey | None]
 class Preparer:
     """Prepares the requests of one engine, and caches the heads and addresses that requests share."""
 
-    __slots__ = (
-        "_backend",
-        "_bases",
-        "_environment",
-        "_heads",
-        "_keys",
-        "_limits",
-        "_make_id",
-        "_position",
-        "_providers",
-        "_proxy",
-        "_selected",
-        "_shared",
-        "_sources",
-        "_wall_clock",
-    )
-
     def __init__(
         self,
         providers: Sequence[Addressed],
@@ -136,8 +119,10 @@ class Preparer:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         # By position: each start would pay for the names.
-        unasked, choices, tags = wire.unasked, wire.choices, request.tags
-        prepared = Prepared(shared, model, head, body, secrets, stream, fresh_key, unasked, choices, tags, wire.asked)
+        prepared = Prepared(
+            shared.origin, provider, shared, model, head, body, secrets, stream, fresh_key, wire.unasked, wire.choices,
+            request.tags, wire.asked,
+        )  # fmt: skip
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
         if request.continue_aborted:
@@ -182,7 +167,7 @@ class Preparer:
             return preparer.prepare_wire(single, wire)
         shared = self._shared[provider.name]
         head, secrets, fresh_key = self._new_head(wire, shared, {})
-        return Prepared(shared, "", head, wire.body, secrets, False, fresh_key)
+        return Prepared(shared.origin, shared.provider, shared, "", head, wire.body, secrets, False, fresh_key)
 
     def _following(self, extra: Mapping[str, str], prepared: Prepared, wire: WireRequest) -> Prepared:
         """Prepare a request without a body that follows another one. extra: the headers of the request's own."""

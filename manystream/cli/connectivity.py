@@ -235,7 +235,7 @@ class _ConnectivityCheck:
     def _error(self, prepared: Prepared, answer: _Answer) -> ProviderError:
         """Return the error that an answer reports. Only its message is used."""
         body = prepared.secrets.hide_bytes(bytes(answer.body))
-        return redacted(prepared.dialect.decode_error(answer.status, {}, body, time.time()), prepared.secrets)
+        return redacted(prepared.shared.dialect.decode_error(answer.status, {}, body, time.time()), prepared.secrets)
 
 
 class _Answer:

@@ -216,7 +216,7 @@ class Stream:
             origin=Origin("http", "127.0.0.1", 80), provider=self.case.provider, dialect=dialect, make_id=lambda: "id",
             limits=self.limits, wall_clock=lambda: 0.0,
         )  # fmt: skip
-        prepared = Prepared(shared, "m", REQUEST, b"", SECRETS)
+        prepared = Prepared(shared.origin, shared.provider, shared, "m", REQUEST, b"", SECRETS)
         prepared.stream = self.streamed
         loop = StillLoop()
         runtime = SimpleNamespace(

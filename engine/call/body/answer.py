@@ -63,7 +63,8 @@ class AnswerBody(Body):
                     self._read_as_events(body, b"")
                     return
                 is_lost = durable.reads and not ended  # a gateway has answered in place of the server
-            response = prepared.dialect.decode(body, prepared.provider, prepared.shared.make_id, prepared.shared.limits)
+            shared = prepared.shared
+            response = shared.dialect.decode(body, shared.provider, shared.make_id, shared.limits)
         except ProviderError as error:
             parts = None if self._is_page else leading_json(body)
             if parts is not None:

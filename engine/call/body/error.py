@@ -73,7 +73,7 @@ def read_error(prepared: Prepared, status: int, headers: Mapping[str, str], body
             http_status=status,
             retryable=False,
         )
-    error = prepared.dialect.decode_error(status, headers, body, prepared.shared.wall_clock())
+    error = prepared.shared.dialect.decode_error(status, headers, body, prepared.shared.wall_clock())
     if is_wrong_address(status, body, error.message):
         add_address(error, prepared)
     return error

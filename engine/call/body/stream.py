@@ -30,13 +30,13 @@ class StreamBody(Body):
     def __init__(self, attempt: BodyOwner, machine: StreamMachine | None = None) -> None:
         """Create the reader. machine: has read the beginning of the answer; None: this is the beginning."""
         super().__init__(attempt)
-        prepared = attempt.prepared
+        prepared, shared = attempt.prepared, attempt.prepared.shared
         if machine is None:
-            machine = prepared.dialect.machine(prepared.provider, prepared.shared.make_id, prepared.shared.limits)
+            machine = shared.dialect.machine(shared.provider, shared.make_id, shared.limits)
             machine.unasked, machine.choices, machine.asked = prepared.unasked, prepared.choices, prepared.asked
         self._machine: StreamMachine = machine
-        self._sse = SSEParser(prepared.shared.limits.max_event_bytes)
-        self._fast_path = FastPath(self._machine, self, prepared.shared.limits.max_event_bytes)
+        self._sse = SSEParser(shared.limits.max_event_bytes)
+        self._fast_path = FastPath(self._machine, self, shared.limits.max_event_bytes)
 
     def feed(self, data: bytes) -> FastPath | None:
         attempt, sse = self._attempt, self._sse

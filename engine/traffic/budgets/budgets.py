@@ -54,6 +54,7 @@ MOST_ACCOUNTS = 1_000
 """At this number of accounts, those without any spending are removed before a new one is made."""
 
 
+@dataclass(slots=True, eq=False)
 class Account:
     """The state of one budget for one tenant.
 
@@ -70,32 +71,17 @@ class Account:
     is_timed: whether `Budgets` looks at it when its window ends.
     """
 
-    __slots__ = (
-        "began",
-        "budget",
-        "holdings",
-        "is_asked",
-        "is_timed",
-        "lease",
-        "limits",
-        "line",
-        "reserved",
-        "spent",
-        "tenant",
-    )
-
-    def __init__(self, budget: Budget, tenant: str | None, now: float, lease: AccountLease | None = None) -> None:
-        self.budget: Budget = budget
-        self.tenant: str | None = tenant
-        self.lease: AccountLease | None = budget.lease if isinstance(budget, LeasedBudget) else lease
-        self.limits: Amounts = NOTHING
-        self.is_asked: bool = False
-        self.began: float = now
-        self.spent: Amounts = NOTHING
-        self.reserved: Amounts = NOTHING
-        self.holdings: int = 0
-        self.line: FairQueue | None = None
-        self.is_timed: bool = False
+    budget: Budget
+    tenant: str | None
+    began: float
+    lease: AccountLease | None = None
+    limits: Amounts = NOTHING
+    is_asked: bool = False
+    spent: Amounts = NOTHING
+    reserved: Amounts = NOTHING
+    holdings: int = 0
+    line: FairQueue | None = None
+    is_timed: bool = False
 
     @property
     def waiting(self) -> int:
@@ -506,9 +492,9 @@ class BudgetsState:
         if position == ADDED and tenant is not None:
             return Account(self.added[tenant], tenant, now)
         budget = self.budgets[position]
-        if self._lease_of is None:
-            return Account(budget, tenant, now)
-        account = Account(budget, tenant, now, self._lease_of(position, tenant))
+        if isinstance(budget, LeasedBudget):
+            return Account(budget, tenant, now, budget.lease)
+        account = Account(budget, tenant, now, None if self._lease_of is None else self._lease_of(position, tenant))
         if account.lease is not None and self._on_lease is not None:
             account.lease.listen(partial(self._on_lease, account))
         return account
@@ -578,16 +564,6 @@ class Budgets(Pump):
     lease_of: returns the lease on a shared budget (its position) for a tenant; None: they are this engine's own.
     watch: receives the figures of a budget after a change; None: there is no observer.
     """
-
-    __slots__ = (
-        "_budgets",
-        "_limited",
-        "_noted",
-        "_sending",
-        "_warned",
-        "_watch",
-        "price",
-    )
 
     def __init__(
         self,

@@ -233,20 +233,6 @@ class LearnedBucket:
         earlier belongs to this series and cuts nothing.
     """
 
-    __slots__ = (
-        "_accepted",
-        "_allowance",
-        "_allowance_at",
-        "_backoff",
-        "_growth",
-        "_growth_per_second",
-        "_least_capacity",
-        "_reported",
-        "bucket",
-        "cut_at",
-        "made_at",
-    )
-
     def __init__(self, rate: float, cost: float, now: float, reported: float = math.inf) -> None:
         """Make an empty bucket.
 

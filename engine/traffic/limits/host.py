@@ -54,21 +54,6 @@ class Breaker:
     lengthen the pause.
     """
 
-    __slots__ = (
-        "_broke",
-        "_failed",
-        "_failures",
-        "_last",
-        "_latest",
-        "_open_for",
-        "_opened_after",
-        "_opened_at",
-        "_sent",
-        "_since",
-        "is_tripped",
-        "probe",
-    )
-
     def __init__(self, latest: int = LATEST, failures: int = FAILURES, open_for: float = OPEN_FOR) -> None:
         self._latest = latest
         self._failures = failures

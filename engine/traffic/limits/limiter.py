@@ -499,17 +499,6 @@ class Limiter(Pump):
     watch: receives the limiter's name and figures after a change; None: there is no observer.
     """
 
-    __slots__ = (
-        "_ignored",
-        "_read_report",
-        "_row",
-        "_wall_clock",
-        "_watch",
-        "is_forgotten",
-        "next_in_line",
-        "state",
-    )
-
     def __init__(
         self,
         state: LimiterState,

@@ -73,8 +73,6 @@ class Pump(abc.ABC):
     is_running: a call is being notified.
     """
 
-    __slots__ = ("_is_scheduled", "_reported_at", "_timer", "_will_report", "is_running", "runtime")
-
     def __init__(self, runtime: Runtime) -> None:
         self.runtime: Runtime = runtime
         self.is_running: bool = False

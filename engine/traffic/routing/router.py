@@ -480,21 +480,6 @@ class Router(Pump):
     hedging: decides about second attempts; None if the route makes none.
     """
 
-    __slots__ = (
-        "_asked_at",
-        "_away",
-        "_looking",
-        "_parked",
-        "_returned_at",
-        "_waiting",
-        "_watch",
-        "failover_on",
-        "hedging",
-        "name",
-        "state",
-        "targets",
-    )
-
     def __init__(
         self,
         route: Route | None,
