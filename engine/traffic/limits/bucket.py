@@ -221,13 +221,12 @@ OUTAGE = LONGEST_BACKOFF
 rate is not known."""
 
 
-class LearnedBucket:
+class LearnedBucket(Bucket):
     """The learned limit of one unit. Its capacity is one second of its rate, at least the first refused call's cost.
 
     It stands for a limit that no server reports exactly: one that is enforced per second, one with a smaller bucket
     than the reported number suggests, or the rest that other programs with the same key leave.
 
-    bucket: the token bucket with the learned rate.
     made_at: the time at which the bucket was made. Calls that were sent earlier took nothing from it.
     cut_at: the time of the refusal that began the current series of refusals. A refusal of a call that was sent
         earlier belongs to this series and cuts nothing.
@@ -242,7 +241,7 @@ class LearnedBucket:
         reported: the limit that the server reports, in units per second; `math.inf` if it reports none.
         """
         least = LEAST_CALLS * cost
-        self.bucket: Bucket = Bucket(max(rate, least), max(rate, cost), 0.0, now)
+        super().__init__(max(rate, least), max(rate, cost), 0.0, now)
         self.cut_at: float = now
         self.made_at: float = now
         self._least_capacity = cost
@@ -254,11 +253,6 @@ class LearnedBucket:
         self._growth, self._growth_per_second = GROWTH, GROWTH_PER_SECOND
         if rate <= least:
             self._recover()
-
-    @property
-    def rate(self) -> float:
-        """The learned rate, in units per second."""
-        return self.bucket.rate
 
     @property
     def is_in_vain(self) -> bool:
@@ -286,7 +280,7 @@ class LearnedBucket:
 
         The capacity is that of one second, but calls that end together may return charges of a whole minute.
         """
-        self.bucket.level = self.bucket.fill(now) + cost
+        self.level = self.fill(now) + cost
 
     def refuse(self, cost: float, ceiling: float, now: float) -> float:
         """Record the refusal of a call that was sent after `cut_at`. Return the seconds of hold that follow from it.
@@ -318,8 +312,8 @@ class LearnedBucket:
 
         Further calls fit as the bucket refills. A lower level is not raised, because its units were already taken.
         """
-        level = min(cost, self.bucket.capacity) - self.rate * (until - now)
-        self.bucket.level = min(self.bucket.fill(now), level)
+        level = min(cost, self.capacity) - self.rate * (until - now)
+        self.level = min(self.fill(now), level)
 
     def _follow(self, ceiling: float, now: float) -> None:
         """Change the rate as the limit changes that the server reports, if it has reported one before."""
@@ -336,10 +330,10 @@ class LearnedBucket:
         self._set_rate(self.rate * CUT, now)
 
     def _set_rate(self, rate: float, now: float) -> None:
-        self.bucket.fill(now)
-        self.bucket.rate = rate = max(rate, LEAST_CALLS * self._least_capacity)
-        self.bucket.capacity = max(rate, self._least_capacity)
-        self.bucket.level = min(self.bucket.level, self.bucket.capacity)
+        self.fill(now)
+        self.rate = rate = max(rate, LEAST_CALLS * self._least_capacity)
+        self.capacity = max(rate, self._least_capacity)
+        self.level = min(self.level, self.capacity)
 
 
 def first_rate(reported: float, sent: float, seconds: float) -> float:

@@ -371,7 +371,7 @@ class LimiterState:
             sent=quota.sent,
             refused=quota.refused,
             reported={name: _figures(reported.bucket, now) for name, reported in quota.reported.items()},
-            learned={unit.words: _figures(learned.bucket, now) for unit, learned in quota.learned.items()},
+            learned={unit.words: _figures(learned, now) for unit, learned in quota.learned.items()},
             window=window.size if quota.adaptive else 0,
             unconfirmed=len(window),
             held=max(0.0, hold_until - now),

@@ -310,7 +310,7 @@ class Quota:
                 at = max(at, reported.bucket.ready_at(cost[reported.unit], now))
         if self.adaptive:
             for unit, learned in self.learned.items():
-                at = max(at, learned.bucket.ready_at(cost[unit], now))
+                at = max(at, learned.ready_at(cost[unit], now))
         return at
 
     def fits_at_once(self, cost: Cost, now: float) -> bool:
@@ -326,7 +326,7 @@ class Quota:
                 return False
         if self.adaptive:
             for unit, learned in self.learned.items():
-                if learned.bucket.ready_at(cost[unit], now) > now:
+                if learned.ready_at(cost[unit], now) > now:
                     return False
             self._confirm_overdue(now)
             return self.window.ready_at(now) <= now
@@ -343,7 +343,7 @@ class Quota:
             if reported.bucket.ready_at(cost[reported.unit], now) >= at:
                 return reported.name
         for unit, learned in self.learned.items():
-            if learned.bucket.ready_at(cost[unit], now) >= at:
+            if learned.ready_at(cost[unit], now) >= at:
                 return unit.words
         return "the first responses"
 
@@ -393,7 +393,7 @@ class Quota:
             reported.bucket.take(cost[reported.unit], now)
         if self.adaptive:
             for unit, learned in self.learned.items():
-                learned.bucket.take(cost[unit], now)
+                learned.take(cost[unit], now)
             self._totals = self._totals.plus(cost)
         self.sent += 1
         self.running += 1
@@ -469,7 +469,7 @@ class Quota:
         """Return the units that may be sent now; `math.inf` if no limit is known."""
         levels = [reported.bucket.fill(now) for reported in self.reported.values() if reported.unit is unit]
         if unit in self.learned:
-            levels.append(self.learned[unit].bucket.fill(now))
+            levels.append(self.learned[unit].fill(now))
         return min(levels, default=math.inf)
 
     # --- shared by the methods above ---

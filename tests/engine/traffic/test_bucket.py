@@ -188,7 +188,7 @@ def test_a_reported_limit_holds_a_minute_or_a_long_window(window: float, capacit
 
 def test_a_learned_bucket_begins_empty_and_holds_a_second() -> None:
     small, large = LearnedBucket(8, 1, 3), LearnedBucket(8, 20, 3)
-    assert (figures(small.bucket), figures(large.bucket)) == ((8, 8, 0, 3), (8, 20, 0, 3))
+    assert (figures(small), figures(large)) == ((8, 8, 0, 3), (8, 20, 0, 3))
     assert (small.cut_at, small.made_at, small.rate, small.is_in_vain) == (3, 3, 8, False)
 
 
@@ -199,7 +199,7 @@ def test_accepted_calls_of_a_second_raise_it_by_five_percent() -> None:
         learned.accept(1, math.inf, now)
         rates.append(round(learned.rate, 4))
     assert rates == [102, 104.04, 105.0804, 105.0804, 106.1312, 106.1312, 108.2538, 110.4189, 111.5231, 111.5231]
-    assert learned.bucket.capacity == learned.rate
+    assert learned.capacity == learned.rate
 
 
 def test_the_growth_of_a_part_of_a_second_is_a_part() -> None:
@@ -207,20 +207,20 @@ def test_the_growth_of_a_part_of_a_second_is_a_part() -> None:
     learned.accept(1, math.inf, 0.1)
     assert learned.rate == pytest.approx(100.5)
     learned.give_back(500, 0.1)
-    level = learned.bucket.level
+    level = learned.level
     learned.accept(1, math.inf, 0.1)
-    assert (learned.rate, learned.bucket.level) == (pytest.approx(100.5), level), "no time has passed"
+    assert (learned.rate, learned.level) == (pytest.approx(100.5), level), "no time has passed"
 
 
 def test_a_learned_rate_grows_to_its_ceiling_and_fills_before() -> None:
     learned = LearnedBucket(100, 200, 0)
-    learned.bucket.take(0, 1)
+    learned.take(0, 1)
     learned.accept(1, 101, 1.5)
-    assert figures(learned.bucket) == (101, 200, 150, 1.5)
+    assert figures(learned) == (101, 200, 150, 1.5)
     learned.accept(1, 101, 2.5)
-    assert figures(learned.bucket) == (101, 200, 150, 1.5)
+    assert figures(learned) == (101, 200, 150, 1.5)
     learned.accept(1, 50.5, 3)
-    assert figures(learned.bucket) == (50.5, 200, 200, 3), "half as much is reported"
+    assert figures(learned) == (50.5, 200, 200, 3), "half as much is reported"
 
 
 def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
@@ -292,37 +292,37 @@ def test_a_cut_keeps_room_for_one_call_and_fills_first() -> None:
     for _ in range(10):
         learned.accept(8, 0, 0.5)
     learned.refuse(8, 0, 0.6)
-    assert figures(learned.bucket) == (7, 8, 6, 0.6)
-    learned.bucket.fill(9)
+    assert figures(learned) == (7, 8, 6, 0.6)
+    learned.fill(9)
     for _ in range(10):
         learned.accept(8, 0, 9)
     learned.refuse(8, 0, 9)
-    assert figures(learned.bucket) == (pytest.approx(4.9), 8, 8, 9)
+    assert figures(learned) == (pytest.approx(4.9), 8, 8, 9)
 
 
 def test_a_cut_takes_what_is_above_the_new_capacity() -> None:
     learned = LearnedBucket(10, 1, 0)
     for _ in range(10):
         learned.accept(1, 0, 9)
-    learned.bucket.fill(9)
-    assert (learned.refuse(1, 0, 9), figures(learned.bucket)) == (0, (7, 7, 7, 9))
+    learned.fill(9)
+    assert (learned.refuse(1, 0, 9), figures(learned)) == (0, (7, 7, 7, 9))
 
 
 def test_a_hold_leaves_room_for_one_call_at_its_end() -> None:
     learned = LearnedBucket(10, 4, 0)
     learned.give_back(30, 1)
-    assert learned.bucket.level == 40, "above the capacity"
+    assert learned.level == 40, "above the capacity"
     learned.hold(4, 3, 1)
-    assert (learned.bucket.level, learned.bucket.ready_at(4, 1)) == (-16, 3)
+    assert (learned.level, learned.ready_at(4, 1)) == (-16, 3)
     learned.hold(4, 2, 1)
-    assert learned.bucket.level == -16, "an earlier end raises nothing"
+    assert learned.level == -16, "an earlier end raises nothing"
     wide = LearnedBucket(10, 4, 0)
-    wide.bucket.fill(1)
+    wide.fill(1)
     wide.hold(50, 2, 1)
-    assert wide.bucket.level == 0, "a cost above the capacity needs a full bucket"
+    assert wide.level == 0, "a cost above the capacity needs a full bucket"
     low = LearnedBucket(10, 4, 0)
     low.hold(4, 0.5, 0.2)
-    assert low.bucket.level == 1
+    assert low.level == 1
 
 
 def test_the_first_rate_is_reported_or_half_of_what_was_sent() -> None:

@@ -124,7 +124,7 @@ def test_the_first_refusal_makes_a_bucket_at_the_reported_rate() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), requests(240, 240), 0)
     quota.refuse(send(quota, 1), REFUSED, 1)
-    learned = quota.learned[REQUESTS].bucket
+    learned = quota.learned[REQUESTS]
     assert (learned.rate, learned.capacity) == (4, 4)
     assert learned.fill(1.25) == 1.0
 
@@ -860,13 +860,13 @@ def test_only_later_calls_give_back_to_a_learned_bucket() -> None:
     early = send_call(quota, 0)
     refused = send_call(quota, 0)
     quota.refuse(refused, QuotaReport(refusal=Refusal.RATE, hint=0), 1)
-    assert quota.learned[REQUESTS].bucket.level == 0
+    assert quota.learned[REQUESTS].level == 0
     quota.settle(early, Cost(0, 0, 0, 0), 1)
-    assert quota.learned[REQUESTS].bucket.level == 0, "it took nothing from it"
+    assert quota.learned[REQUESTS].level == 0, "it took nothing from it"
     late = send_call(quota, 1.5)
-    level = quota.learned[REQUESTS].bucket.level
+    level = quota.learned[REQUESTS].level
     quota.settle(late, Cost(0, 0, 0, 0), 1.5)
-    assert quota.learned[REQUESTS].bucket.level == level + 1
+    assert quota.learned[REQUESTS].level == level + 1
 
 
 def test_a_limit_that_a_call_does_not_use_is_not_blamed() -> None:

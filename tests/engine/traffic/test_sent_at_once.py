@@ -92,7 +92,7 @@ class Way:
             "running": (quota.running, self.declared.running),
             "window": (quota.window.size, len(quota.window)),
             "levels": {name: reported.bucket.fill(self.now) for name, reported in quota.reported.items()},
-            "learned": {unit: learned.bucket.fill(self.now) for unit, learned in quota.learned.items()},
+            "learned": {unit: learned.fill(self.now) for unit, learned in quota.learned.items()},
             "news": quota.news,
         }
 

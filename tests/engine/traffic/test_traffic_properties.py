@@ -238,7 +238,7 @@ def test_two_tenants_are_served_alike_whatever_they_reserve(
 def test_the_learned_bucket_lets_no_more_go_than_its_rate(rate: float, steps: list[tuple[float, float, str]]) -> None:
     """In any interval, the sent cost is at most the inflow, one capacity, and the call that exceeded the level."""
     learned, now = LearnedBucket(rate, 10.0, 0.0), 0.0
-    allowed, gone, largest, highest = 0.0, 0.0, 0.0, learned.bucket.capacity
+    allowed, gone, largest, highest = 0.0, 0.0, 0.0, learned.capacity
     for cost, seconds, action in steps:
         now += seconds
         allowed += seconds * learned.rate
@@ -246,11 +246,11 @@ def test_the_learned_bucket_lets_no_more_go_than_its_rate(rate: float, steps: li
             learned.accept(cost, math.inf, now)
         elif action == "refuse":
             learned.refuse(cost, math.inf, now)
-        elif learned.bucket.ready_at(cost, now) <= now:
-            learned.bucket.take(cost, now)
+        elif learned.ready_at(cost, now) <= now:
+            learned.take(cost, now)
             gone += cost
             largest = max(largest, cost)
-        highest = max(highest, learned.bucket.capacity)
+        highest = max(highest, learned.capacity)
         assert gone <= allowed + largest + highest * (1 + 1e-5)
 
 
@@ -258,9 +258,9 @@ def test_the_learned_bucket_lets_no_more_go_than_its_rate(rate: float, steps: li
 @given(st.floats(0.1, 1e4), st.floats(0.1, 1e6), st.floats(0, 1e6), st.floats(0.1, 1e5))
 def test_at_the_time_that_a_bucket_gives_there_is_room(rate: float, capacity: float, now: float, cost: float) -> None:
     learned = LearnedBucket(rate, capacity, now)
-    learned.bucket.take(cost, now)
-    at = learned.bucket.ready_at(cost, now)
-    assert learned.bucket.ready_at(cost, at) == at
+    learned.take(cost, now)
+    at = learned.ready_at(cost, now)
+    assert learned.ready_at(cost, at) == at
 
 
 @bounded
