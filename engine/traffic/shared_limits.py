@@ -155,7 +155,7 @@ class EngineShare:
         if entry is None:
             limit = self._traffic.rates[key]
             entry = self._rates[key, name] = EntryLease(key, limit, self.name, self._clock(), exact=True)
-            entry.lease.on_want = self._want
+            entry.on_want = self._want
             self._want()
         return entry.limit
 
@@ -262,7 +262,7 @@ class _AmountShare:
         limits = Amounts(*(float(getattr(budget, member) or math.inf) for member in MEMBERS))
         indices = [index for index, member in enumerate(MEMBERS) if budget.limits(member)]
         self.holders: dict[int, AmountHolder] = {index: AmountHolder(name, SCALES[index]) for index in indices}
-        self.lease: AccountLease = AccountLease({index: holder.lease for index, holder in self.holders.items()}, limits)
+        self.lease: AccountLease = AccountLease(self.holders, limits)
         self.is_closing: bool = False
         self._taken = dict.fromkeys(indices, 0)
         self._measured_at = -math.inf
@@ -270,14 +270,14 @@ class _AmountShare:
     @property
     def is_low(self) -> bool:
         """Whether more should be asked for, before a call has to wait for it."""
-        return any(holder.lease.free < holder.ahead / 2 for holder in self.holders.values())
+        return any(holder.free < holder.ahead / 2 for holder in self.holders.values())
 
     def measure(self, now: float) -> None:
         """Note what is going to be used: what was used since the last second, or a small part of the limit."""
         if now < self._measured_at + RENEW_SECONDS:
             return
         for index, holder in self.holders.items():
-            taken, limits = holder.lease.taken, self.lease.limits or NOTHING
+            taken, limits = holder.taken, self.lease.limits or NOTHING
             seconds = now - self._measured_at
             used = max(0.0, taken - self._taken[index]) / seconds * AHEAD_SECONDS
             holder.ahead = int(min(used, limits[index] * SCALES[index] / SMALL_PART))
@@ -287,12 +287,12 @@ class _AmountShare:
     @property
     def has_waiting(self) -> bool:
         """Whether a call waits for more. What others use may make it one that never fits."""
-        return any(holder.lease.needed for holder in self.holders.values())
+        return any(holder.needed for holder in self.holders.values())
 
     @property
     def is_given_back(self) -> bool:
         """Whether the keeper knows that nothing is left here."""
-        return all(not holder.lease.free for holder in self.holders.values())
+        return all(not holder.free for holder in self.holders.values())
 
     def report(self) -> JSONObject:
         """Return what the engine has used and needs."""
@@ -317,7 +317,7 @@ class _AmountShare:
                 total, most, recalled = _row(row, 3)
                 before = holder.report().returned
                 holder.receive(Gift(holder.name, _whole(total), _whole(most), bool(recalled)))
-                if holder.lease.free < holder.ahead / 2:
+                if holder.free < holder.ahead / 2:
                     holder.ahead = 0  # there is not enough for this. So nothing is asked for until the next second
                 returned = returned or holder.report().returned > before
         return returned
@@ -326,7 +326,7 @@ class _AmountShare:
         """Return what no call has reserved."""
         for holder in self.holders.values():
             report = holder.report()
-            holder.receive(Gift(holder.name, report.given, max(0, int(min(holder.lease.most, 1e18))), recalled=True))
+            holder.receive(Gift(holder.name, report.given, max(0, int(min(holder.most, 1e18))), recalled=True))
 
 
 # --- the keeper ---

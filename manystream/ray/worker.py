@@ -279,8 +279,8 @@ class Worker:
         self._budget = BatchBudget(math.inf, self._price, self._options.providers)
         self._budget.unpaid_in_a_row = math.inf  # the driver ends the batch
         self._holder = AmountHolder(uuid.uuid4().hex)
-        self._holder.lease.on_need = self._need
-        return LeasedBudget.of(self._holder.lease)
+        self._holder.on_need = self._need
+        return LeasedBudget.of(self._holder)
 
     async def _lines(self, batch: Batch) -> AsyncGenerator[list[tuple[int, bytes]], None]:
         """Yield one row at a time, when a call can start at once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, AmountLease, LeasedBudget
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, LeasedBudget
 
 DOLLARS = UNITS_PER_USD
 
@@ -20,13 +20,12 @@ class BudgetHolder:
 
     def __init__(self, name: str) -> None:
         self.holder: AmountHolder = AmountHolder(name)
-        self.lease: AmountLease = self.holder.lease
         self.running: list[Reservation] = []
         self.waiting: int = 0
         self.refused: int = 0
         self.used: float = 0.0
-        self._budgets = BudgetsState((budget := LeasedBudget.of(self.lease),))
-        self.lease.listen(lambda: self._changed(budget))
+        self._budgets = BudgetsState((budget := LeasedBudget.of(self.holder),))
+        self.holder.listen(lambda: self._changed(budget))
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""

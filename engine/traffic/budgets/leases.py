@@ -10,7 +10,7 @@ down as used. A keeper counts what a dead holder was given as used, until all an
 When less is free than a holder needs, the keeper asks the other holders to return what no call has reserved, and gives
 it to the holder that has waited longest. So the rest of a budget is never left in parts that are too small for a call.
 
-From top to bottom: what an engine uses, the messages, the keeper and a holder. The callers carry the messages.
+From top to bottom: a holder, which an engine uses, the messages, and the keeper. The callers carry the messages.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ SCALES = (UNITS_PER_USD, 1, 1, 1)
 """For each of `MEMBERS`: the units of one. Tokens and calls are whole."""
 
 
-class AmountLease:
-    """What an engine may use of one amount of a shared budget. All methods are for the engine's own thread.
+class AmountHolder:
+    """A holder of a part of one amount of a shared budget, which one engine uses. All methods are for its own thread.
 
     Amounts in its attributes are in units, and arguments are in what a budget counts: US dollars, tokens or calls.
 
+    name: the holder's name. It must be new for each process.
     scale: the units of one.
 
     allowed: what calls may use and reserve in total, ended calls included.
@@ -48,12 +49,12 @@ class AmountLease:
     taken: `spent` and what running calls have reserved.
     needed: what the first waiting call adds to `taken`; 0 if no call waits for more.
     wanted: about what all waiting calls add to it.
-    on_need: called when a call begins to wait for more. The owner of the lease sets it.
+    ahead: what it asks for before a call waits, the amount that it has and no call has reserved included.
+    on_need: called when a call begins to wait for more. The owner of the holder sets it.
     """
 
-    __slots__ = ("_on_change", "_scale", "allowed", "most", "needed", "on_need", "spent", "taken", "wanted")
-
-    def __init__(self, scale: int = UNITS_PER_USD) -> None:
+    def __init__(self, name: str, scale: int = UNITS_PER_USD) -> None:
+        self.name = name
         self._scale = scale
         self.allowed: int = 0
         self.most: float = math.inf
@@ -61,8 +62,14 @@ class AmountLease:
         self.taken: int = 0
         self.needed: int = 0
         self.wanted: int = 0
+        self.ahead: int = 0
         self.on_need: Callable[[], None] | None = None
         self._on_change: Callable[[], None] | None = None
+        self._given = 0
+        self._returned = 0
+
+    def __repr__(self) -> str:
+        return f"<AmountHolder {self.name} {self.spent:,} used, {self.taken:,} taken, {self.free:,} free>"
 
     @property
     def free(self) -> int:
@@ -73,13 +80,25 @@ class AmountLease:
         """Call `on_change` after each change. The engine does this."""
         self._on_change = on_change
 
-    def change(self, allowed: int, most: float) -> None:
-        """Change what the engine may use. Its owner calls this."""
-        if (allowed, most) == (self.allowed, self.most):
-            return
-        self.allowed, self.most = allowed, most
-        if self._on_change is not None:
+    # --- for the keeper ---
+
+    def receive(self, gift: Gift) -> None:
+        """Note what the keeper has sent, and let the engine use it."""
+        is_late = gift.total < self._given
+        self._given = max(self._given, gift.total)
+        free = self._given - self._returned - self.taken
+        if gift.recalled and free > 0 and not is_late:
+            self._returned += free
+        before = self.allowed, self.most
+        self.allowed, self.most = self._given - self._returned, self.most if is_late else gift.most
+        if (self.allowed, self.most) != before and self._on_change is not None:
             self._on_change()
+
+    def report(self) -> AmountReport:
+        """Return the totals for the keeper. Send them regularly: an earlier report may have been lost."""
+        needed = max(0, self.needed - self.free) if self.needed else 0
+        wanted = max(needed, self.wanted - self.free) if needed else max(0, self.ahead - self.free)
+        return AmountReport(self.name, self._given, self.spent, self._returned, needed, wanted)
 
     # --- for the account of the budget ---
 
@@ -116,7 +135,7 @@ class AmountLease:
 class AccountLease:
     """What an engine may use of all amounts of a shared budget, for one tenant.
 
-    members: position in `MEMBERS` → the lease on this amount.
+    members: position in `MEMBERS` → what the engine has of this amount.
     limits: what the budget allows all engines in a window; None if that is not known here.
     spent: what all engines have used in the current window, as far as the keeper knows; None if it does not say.
     ends_at: the time at which the next window begins; `math.inf` if there is none.
@@ -127,8 +146,8 @@ class AccountLease:
 
     __slots__ = ("ends_at", "limits", "members", "on_forget", "on_need", "on_use", "spent")
 
-    def __init__(self, members: Mapping[int, AmountLease], limits: Amounts | None = None) -> None:
-        self.members: Mapping[int, AmountLease] = members
+    def __init__(self, members: Mapping[int, AmountHolder], limits: Amounts | None = None) -> None:
+        self.members: Mapping[int, AmountHolder] = members
         self.limits: Amounts | None = limits
         self.spent: Amounts | None = None if limits is None else NOTHING
         self.ends_at: float = math.inf
@@ -138,21 +157,21 @@ class AccountLease:
 
     def listen(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` after each change. The engine does this."""
-        for lease in self.members.values():
-            lease.listen(on_change)
+        for holder in self.members.values():
+            holder.listen(on_change)
 
     def count(self, spent: Amounts, reserved: Amounts) -> None:
         """Note what calls have spent and reserved."""
-        for index, lease in self.members.items():
-            lease.count(spent[index], reserved[index])
+        for index, holder in self.members.items():
+            holder.count(spent[index], reserved[index])
         if self.on_use is not None:
             self.on_use()
 
     def satisfy(self) -> None:
         """Note that no call waits for more, as far as is known."""
-        has_waited = any(lease.needed for lease in self.members.values())
-        for lease in self.members.values():
-            lease.satisfy()
+        has_waited = any(holder.needed for holder in self.members.values())
+        for holder in self.members.values():
+            holder.satisfy()
         if has_waited and self.on_use is not None:
             self.on_use()
 
@@ -161,8 +180,8 @@ class AccountLease:
 
         ever: whether they never may; otherwise now.
         """
-        for index, lease in self.members.items():
-            if more[index] > 0 and lease.lacks(taken[index] + more[index], ever=ever):
+        for index, holder in self.members.items():
+            if more[index] > 0 and holder.lacks(taken[index] + more[index], ever=ever):
                 return MEMBERS[index]
         return ""
 
@@ -173,11 +192,11 @@ class AccountLease:
         more: what the first waiting call adds to it.
         calls: the number of waiting calls.
         """
-        for index, lease in self.members.items():
-            if more[index] > 0 and lease.lacks(taken[index] + more[index], ever=False):
-                lease.need(taken[index] + more[index], calls)
+        for index, holder in self.members.items():
+            if more[index] > 0 and holder.lacks(taken[index] + more[index], ever=False):
+                holder.need(taken[index] + more[index], calls)
             else:
-                lease.satisfy()
+                holder.satisfy()
         if self.on_use is not None:
             self.on_use()
         if self.on_need is not None:
@@ -186,7 +205,7 @@ class AccountLease:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LeasedBudget(Budget):
-    """A budget in US dollars of which one engine may use what it has leased: `LeasedBudget.of(lease)`.
+    """A budget in US dollars of which one engine may use what it has leased: `LeasedBudget.of(holder)`.
 
     lease: what the engine may use.
     """
@@ -194,9 +213,9 @@ class LeasedBudget(Budget):
     lease: AccountLease
 
     @classmethod
-    def of(cls, lease: AmountLease) -> LeasedBudget:
-        """Return the budget of a lease."""
-        return cls(usd=lambda tenant: max(0, lease.allowed) / UNITS_PER_USD, lease=AccountLease({0: lease}))
+    def of(cls, holder: AmountHolder) -> LeasedBudget:
+        """Return the budget of what a holder has."""
+        return cls(usd=lambda tenant: holder.allowed / UNITS_PER_USD, lease=AccountLease({0: holder}))
 
 
 PARTS_PER_HOLDER = 2
@@ -534,41 +553,3 @@ class SharedAmounts:
         for index, keeper in self._keepers.items():
             self._before[index] = keeper.used
             keeper.limit = keeper.used + self.limits[index]
-
-
-class AmountHolder:
-    """A holder of a part of a budget, which an engine uses.
-
-    name: the holder's name. It must be new for each process.
-    scale: the units of one.
-
-    lease: what the engine may use. The engine counts in it what its calls have used and reserved.
-    ahead: what it asks for before a call waits, the amount that it has and no call has reserved included.
-    """
-
-    def __init__(self, name: str, scale: int = UNITS_PER_USD) -> None:
-        self.name = name
-        self.lease: AmountLease = AmountLease(scale)
-        self.ahead: int = 0
-        self._given = 0
-        self._returned = 0
-
-    def __repr__(self) -> str:
-        lease = self.lease
-        return f"<AmountHolder {self.name} {lease.spent:,} used, {lease.taken:,} taken, {lease.free:,} free>"
-
-    def receive(self, gift: Gift) -> None:
-        """Note what the keeper has sent, and let the engine use it."""
-        is_late = gift.total < self._given
-        self._given = max(self._given, gift.total)
-        free = self._given - self._returned - self.lease.taken
-        if gift.recalled and free > 0 and not is_late:
-            self._returned += free
-        self.lease.change(self._given - self._returned, self.lease.most if is_late else gift.most)
-
-    def report(self) -> AmountReport:
-        """Return the totals for the keeper. Send them regularly: an earlier report may have been lost."""
-        lease = self.lease
-        needed = max(0, lease.needed - lease.free) if lease.needed else 0
-        wanted = max(needed, lease.wanted - lease.free) if needed else max(0, self.ahead - lease.free)
-        return AmountReport(self.name, self._given, lease.spent, self._returned, needed, wanted)

@@ -502,47 +502,6 @@ def _none_runs() -> int:
     return 0
 
 
-class RateLease:
-    """What an engine may use of a declared limit. All methods are for the engine's own thread.
-
-    buckets: the leased part of each limit over time, in the order of `limits_of`. Their owner changes them, and then
-        calls `extend`.
-    slots: how many calls may run at a time by a lease; None: their number is not leased.
-    open_until: no call is sent from this time on, by the engine's clock.
-    is_wanted: returns whether a call waits for this limit only. The engine sets it.
-    on_want: called when a call begins to wait for this limit only. The owner sets it.
-    """
-
-    __slots__ = ("_on_change", "buckets", "is_wanted", "on_want", "open_until", "slots")
-
-    def __init__(
-        self, limit: RateLimit, buckets: Sequence[LeasedBucket], of: str = "", slots: LeasedSlots | None = None
-    ) -> None:
-        self.buckets: tuple[ReportedBucket, ...] = tuple(
-            ReportedBucket(row.name, row.unit, row.window, bucket, declared=True, whole=row.limit or 0.0)
-            for row, bucket in zip(limits_of(limit, of), buckets, strict=True)
-        )
-        self.slots: LeasedSlots | None = slots
-        self.open_until: float = -math.inf
-        self.is_wanted: Callable[[], bool] = _never
-        self.on_want: Callable[[], None] | None = None
-        self._on_change: Callable[[], None] | None = None
-
-    def listen(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change."""
-        self._on_change = on_change
-
-    def extend(self, open_until: float) -> None:
-        """Send calls until this time, at the rates that the buckets have now."""
-        self.open_until = open_until
-        if self._on_change is not None:
-            self._on_change()
-
-
-def _never() -> bool:
-    return False
-
-
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LeasedRateLimit(RateLimit):
     """A limit of which an engine may use what it has leased.
@@ -550,7 +509,7 @@ class LeasedRateLimit(RateLimit):
     lease: what the engine may use.
     """
 
-    lease: RateLease
+    lease: EntryLease
 
 
 RESERVE = 1.25
@@ -598,6 +557,10 @@ MOST_TIMES = 10
 """A window is lengthened up to so many times, so that it holds a whole number of calls."""
 
 
+def _never() -> bool:
+    return False
+
+
 class EntryLease:
     """The leases of one engine on the limits of one entry of `Traffic.rates`.
 
@@ -608,29 +571,43 @@ class EntryLease:
     exact: whether all limits are leased, also that of calls at a time, and are never exceeded.
 
     holders: a holder for each limit over time, and for that of calls at a time if it is leased.
-    lease: what the engine may use now.
-    limit: the limit for the engine's traffic control.
+    limit: the limit for the engine's traffic control, which has this object.
+    buckets: the leased part of each limit over time, in the order of `limits_of`.
+    slots: how many calls may run at a time by a lease; None: their number is not leased.
+    open_until: no call is sent from this time on, by the engine's clock.
+    is_wanted: returns whether a call waits for this limit only. The engine sets it.
+    on_want: called when a call begins to wait for this limit only. The owner sets it.
     """
 
     def __init__(self, key: str, whole: RateLimit, name: str, now: float, *, exact: bool = False) -> None:
         rows = limits_of(whole)
         windows = [share.window for share in shares_of(whole)] if exact else [row.window for row in rows]
-        buckets = [
+        self._buckets = [
             LeasedBucket(window, now, exact=exact, cost=float(exact and row.unit is Unit.REQUESTS))
             for row, window in zip(rows, windows, strict=False)
         ]
-        slots = LeasedSlots() if exact and whole.concurrent is not None else None
-        gauges: list[LeasedBucket | LeasedSlots] = [*buckets]
-        if slots is not None:
-            gauges.append(slots)
+        self.buckets: tuple[ReportedBucket, ...] = tuple(
+            ReportedBucket(row.name, row.unit, row.window, bucket, declared=True, whole=row.limit or 0.0)
+            for row, bucket in zip(limits_of(whole, key), self._buckets, strict=True)
+        )
+        self.slots: LeasedSlots | None = LeasedSlots() if exact and whole.concurrent is not None else None
+        gauges: list[LeasedBucket | LeasedSlots] = [*self._buckets]
+        if self.slots is not None:
+            gauges.append(self.slots)
         self.holders: tuple[Holder, ...] = tuple(Holder(name, gauge) for gauge in gauges)
-        self.lease: RateLease = RateLease(whole, buckets, key, slots)
         options = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
-        self.limit: LeasedRateLimit = LeasedRateLimit(**options, lease=self.lease)
+        self.limit: LeasedRateLimit = LeasedRateLimit(**options, lease=self)
+        self.open_until: float = -math.inf
+        self.is_wanted: Callable[[], bool] = _never
+        self.on_want: Callable[[], None] | None = None
+        self._on_change: Callable[[], None] | None = None
         self._wanted = (math.inf,) * len(self.holders)
-        self._taken = (0.0,) * len(buckets)
-        self._buckets = buckets
+        self._taken = (0.0,) * len(self._buckets)
         self._measured_at = now
+
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change."""
+        self._on_change = on_change
 
     def ask(self, now: float) -> list[LeaseRequest]:
         """Return a request for each holder. `now`: the time by the clock of `ask`."""
@@ -651,14 +628,15 @@ class EntryLease:
         for holder, lease in zip(self.holders, leases, strict=False):
             holder.receive(lease, now, engine_now)
         self.measure(engine_now)
-        slots = self.lease.slots
         until = engine_now + open_until - now
-        self.lease.extend(until if slots is None else min(until, slots.ends_at))
+        self.open_until = until if self.slots is None else min(until, self.slots.ends_at)
+        if self._on_change is not None:
+            self._on_change()
         return any(holder.rate(engine_now) < rate for holder, rate in zip(self.holders, before, strict=True))
 
     def measure(self, now: float) -> None:
         """Note what the engine could use: as much as possible if calls wait for the limit."""
-        if self.lease.is_wanted():
+        if self.is_wanted():
             self._wanted = (math.inf,) * len(self.holders)
             return
         seconds = now - self._measured_at

@@ -24,7 +24,7 @@ from ..queue.pump import Notification, Pump
 from .bucket import Bucket, ReportedBucket, declared_buckets
 from .concurrency import Concurrency
 from .host import Host, is_lost
-from .leases import LeasedRateLimit, RateLease
+from .leases import EntryLease, LeasedRateLimit
 from .quota import Impossible, Quota
 from .rate_limit import LimiterStatistics, LimitStatistics, RateLimit
 
@@ -55,7 +55,7 @@ class DeclaredLimit:
 
     def __init__(self, name: str, limit: RateLimit, now: float) -> None:
         self.name: str = name
-        self.lease: RateLease | None = limit.lease if isinstance(limit, LeasedRateLimit) else None
+        self.lease: EntryLease | None = limit.lease if isinstance(limit, LeasedRateLimit) else None
         self.buckets: tuple[ReportedBucket, ...] = (
             declared_buckets(limit, now, of=name) if self.lease is None else self.lease.buckets
         )

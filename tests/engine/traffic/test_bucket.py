@@ -14,7 +14,7 @@ from manystream.engine.traffic.limits.bucket import (
     first_rate,
     reported_bucket,
 )
-from manystream.engine.traffic.limits.leases import LeasedBucket, RateLease
+from manystream.engine.traffic.limits.leases import EntryLease, LeasedBucket
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.providers.limits.quota_report import ReportedLimit, Unit
 
@@ -139,18 +139,18 @@ def test_a_lease_that_ends_takes_what_was_saved() -> None:
 
 
 def test_a_rate_lease_names_its_limits_and_tells_of_changes() -> None:
-    buckets = [LeasedBucket(1, 0), LeasedBucket(60, 0)]
-    lease = RateLease(RateLimit(requests_per_second=8, tokens_per_minute=600), buckets, "openai")
+    lease = EntryLease("openai", RateLimit(requests_per_second=8, tokens_per_minute=600), "one", 0)
+    gauges = [holder.gauge for holder in lease.holders]
     assert [(each.name, each.unit, each.window, each.bucket, each.declared, each.whole) for each in lease.buckets] == [
-        ("declared requests_per_second of openai", Unit.REQUESTS, 1, buckets[0], True, 8),
-        ("declared tokens_per_minute of openai", Unit.TOKENS, 60, buckets[1], True, 600),
+        ("declared requests_per_second of openai", Unit.REQUESTS, 1, gauges[0], True, 8),
+        ("declared tokens_per_minute of openai", Unit.TOKENS, 60, gauges[1], True, 600),
     ]
     assert [(each.limit, each.rate) for each in lease.buckets] == [(8, 8), (600, 10)]
     assert (lease.open_until, lease.is_wanted()) == (-math.inf, False)
-    lease.extend(5)
+    lease.receive((), 5, 0, 0)
     seen: list[float] = []
     lease.listen(lambda: seen.append(lease.open_until))
-    lease.extend(7)
+    lease.receive((), 7, 0, 0)
     assert (lease.open_until, seen) == (7, [7])
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import AmountLease, LeasedBudget, units
+from manystream.engine.traffic.budgets.leases import AmountHolder, Gift, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.queue.fair_queue import PermitState
 
@@ -690,16 +690,16 @@ def test_dollars_are_whole_nano_dollars() -> None:
 
 
 def test_a_lease_counts_and_tells_its_owner() -> None:
-    lease, seen = AmountLease(), list[str]()
+    lease, seen = AmountHolder("a"), list[str]()
     assert (lease.allowed, lease.most, lease.spent, lease.taken, lease.needed, lease.wanted, lease.free) == (
         0, INF, 0, 0, 0, 0, 0,
     )  # fmt: skip
-    lease.change(5, 9)
+    lease.receive(Gift("a", 5, 9))
     assert (lease.allowed, lease.most) == (5, 9)
     lease.listen(lambda: seen.append(f"{lease.allowed} of {lease.most}"))
-    lease.change(5, 9)
-    lease.change(6, 9)
-    lease.change(6, 8)
+    lease.receive(Gift("a", 5, 9))
+    lease.receive(Gift("a", 6, 9))
+    lease.receive(Gift("a", 6, 8))
     assert seen == ["6 of 9", "6 of 8"]
     lease.count(2e-9, 1e-9)
     assert (lease.spent, lease.taken, lease.free) == (2, 3, 3)
@@ -715,10 +715,10 @@ def test_a_lease_counts_and_tells_its_owner() -> None:
 
 
 def test_a_leased_budget_holds_what_its_lease_allows() -> None:
-    lease = AmountLease()
+    lease = AmountHolder("a")
     budget = LeasedBudget.of(lease)
     budgets = BudgetsState((ms.Budget(calls=9), budget))
-    lease.change(10**9, 2 * 10**9)
+    lease.receive(Gift("a", 10**9, 2 * 10**9))
     holding = held(budgets.reserve("a", ms.Amounts(usd=0.75, calls=1), 0))
     assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
     held(budgets.reserve("a", ms.Amounts(calls=1), 0))  # it costs nothing
@@ -736,18 +736,16 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
     found_next = budgets.next(0)
     assert (found_next[0], lease.taken, lease.needed) == (claim, 1_000_000_000, 0)
     assert (budgets.next(0), lease.needed, lease.wanted) == (None, 250_000_000, 250_000_000)
-    lease.change(-5, 2 * 10**9)
-    assert limits_of(budget, None).usd == 0
 
 
 def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
-    lease, other = AmountLease(), AmountLease()
+    lease, other = AmountHolder("a"), AmountHolder("a")
     budget = LeasedBudget.of(lease)
     budgets = BudgetsState((budget, LeasedBudget.of(other)))
     claimed(budgets, ms.Amounts(usd=1))
     assert not budgets.next(0)
     budgets.lease_changed(LeasedBudget.of(other))
     assert not budgets.has_changed
-    lease.change(3 * 10**9, 3 * 10**9)
+    lease.receive(Gift("a", 3 * 10**9, 3 * 10**9))
     budgets.lease_changed(budget)
     assert (budgets.has_changed, budgets.accounts()[0].limits.usd) == (True, 3)

@@ -10,8 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import BURST, LeasedBucket, LeasedRateLimit, RateLease
-from manystream.engine.traffic.limits.rate_limit import limits_of
+from manystream.engine.traffic.limits.leases import BURST, EntryLease, LeasedBucket
 
 from .limited import Limited, open_limited, provider
 
@@ -23,18 +22,15 @@ class Leased:
 
     def __init__(self, *, adaptive: bool = True, of: str = "*", **limits: float) -> None:
         whole = ms.RateLimit(**limits)  # type: ignore[arg-type]
-        self.buckets = [LeasedBucket(row.window, trio.current_time()) for row in limits_of(whole)]
-        self.lease = RateLease(whole, self.buckets, of)
-        options = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
-        limit = LeasedRateLimit(**options, lease=self.lease)
-        self.traffic = ms.Traffic(rates={of: limit}, adaptive=adaptive)
+        self.lease = EntryLease(of, whole, "one", trio.current_time())
+        self.traffic = ms.Traffic(rates={of: self.lease.limit}, adaptive=adaptive)
 
     def extend(self, seconds: float, *rates: float) -> None:
         """Use these rates for so many seconds."""
         now = trio.current_time()
-        for bucket, rate in zip(self.buckets, rates, strict=True):
-            bucket.lease(rate, now + seconds, now)
-        self.lease.extend(now + seconds)
+        for holder, rate in zip(self.lease.holders, rates, strict=True):
+            holder.gauge.lease(rate, now + seconds, now)
+        self.lease.receive((), now + seconds, now, now)
 
 
 def test_a_bucket_fills_until_its_lease_ends() -> None:

@@ -30,7 +30,7 @@ def test_a_holder_uses_what_it_was_given() -> None:
     assert fetch(keeper, one.holder) == Gift("a", 100 * DOLLARS, 1000 * DOLLARS), "as much as its calls can use"
     assert len(one.running) == 1
     one.end(0, 30.0)
-    assert (one.lease.free, one.lease.spent, keeper.free) == (70 * DOLLARS, 30 * DOLLARS, 900 * DOLLARS)
+    assert (one.holder.free, one.holder.spent, keeper.free) == (70 * DOLLARS, 30 * DOLLARS, 900 * DOLLARS)
     assert fetch(keeper, one.holder).total == 100 * DOLLARS, "it needs nothing"
     assert keeper.used == 30 * DOLLARS
 
@@ -53,7 +53,7 @@ def test_a_holder_returns_its_rest_to_one_that_has_waited() -> None:
     second.call(40.0)
     assert fetch(keeper, second.holder).total == 0
     assert fetch(keeper, first.holder) == Gift("a", 90 * DOLLARS, 100 * DOLLARS, recalled=True)
-    assert first.lease.free == 0
+    assert first.holder.free == 0
     fetch(keeper, first.holder)
     assert fetch(keeper, second.holder).total == 40 * DOLLARS
     assert (len(second.running), keeper.free) == (1, 40 * DOLLARS)
@@ -80,7 +80,7 @@ def test_a_gift_that_was_lost_is_sent_again_and_not_added() -> None:
     for _ in range(2):
         one.receive(Gift("a", 100, 1000))
     assert lost == Gift("a", 100, 1000)
-    assert (one.lease.allowed, keeper.free) == (100, 900)
+    assert (one.allowed, keeper.free) == (100, 900)
 
 
 def test_late_messages_lower_no_total() -> None:
@@ -91,7 +91,7 @@ def test_late_messages_lower_no_total() -> None:
     assert (keeper.free, keeper.used) == (50, 20)
     one.receive(Gift("a", 100, 100))
     one.receive(Gift("a", 50, 80, recalled=True))
-    assert (one.lease.allowed, one.lease.most) == (100, 100)
+    assert (one.allowed, one.most) == (100, 100)
 
 
 def test_a_gift_is_half_of_a_holder_s_part_or_what_a_call_needs() -> None:
@@ -144,18 +144,18 @@ def test_what_ends_with_more_than_it_was_given_is_counted() -> None:
 
 def test_a_holder_reports_what_its_calls_need_beyond_what_it_has() -> None:
     one = AmountHolder("a")
-    one.lease.needed, one.lease.wanted = 50, 80
+    one.needed, one.wanted = 50, 80
     one.receive(Gift("a", 20, 1000))
     assert one.report() == AmountReport("a", 20, 0, 0, 30, 60)
     one.receive(Gift("a", 60, 1000))
     assert one.report() == AmountReport("a", 60, 0, 0, 0, 0), "it has enough for the next one"
-    one.lease.needed, one.lease.wanted, one.lease.taken = 0, 30, 60
+    one.needed, one.wanted, one.taken = 0, 30, 60
     assert one.report() == AmountReport("a", 60, 0, 0, 0, 0)
-    one.lease.needed, one.lease.wanted = 30, 10
+    one.needed, one.wanted = 30, 10
     assert one.report() == AmountReport("a", 60, 0, 0, 30, 30)
-    one.lease.taken, one.lease.spent = 35, 5
+    one.taken, one.spent = 35, 5
     one.receive(Gift("a", 60, 900, recalled=True))
-    assert (one.lease.allowed, one.lease.most) == (35, 900)
+    assert (one.allowed, one.most) == (35, 900)
     assert one.report() == AmountReport("a", 60, 5, 25, 30, 30)
 
 
@@ -189,7 +189,7 @@ def test_a_call_that_costs_more_than_it_reserved_is_counted() -> None:
     one.call(50.0)
     fetch(keeper, one.holder)
     one.end(0, 70.0)
-    assert one.lease.free == -20 * DOLLARS
+    assert one.holder.free == -20 * DOLLARS
     one.call(10.0)
     report = one.holder.report()
     assert (report.used, report.needed) == (70 * DOLLARS, 30 * DOLLARS)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountLease, LeasedBudget
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, Gift, LeasedBudget
 
 
 class Place:
     """A lease, the budget of it, and the calls that wait."""
 
     def __init__(self) -> None:
-        self.lease = AmountLease()
+        self.lease = AmountHolder("a")
         self.budget = LeasedBudget.of(self.lease)
         self.budgets = BudgetsState((self.budget,))
         self.lease.listen(lambda: self.budgets.lease_changed(self.budget))
@@ -32,10 +32,10 @@ def test_a_call_waits_until_its_engine_is_given_enough() -> None:
     claim = place.claim(0.5)
     assert place.needs == [UNITS_PER_USD // 2]
     assert claim.waiting_for == "usd of a part of the engine's budget, reserved by 0 calls, 0 ahead"
-    place.lease.change(UNITS_PER_USD // 4, UNITS_PER_USD)
+    place.lease.receive(Gift("a", UNITS_PER_USD // 4, UNITS_PER_USD))
     assert place.budgets.has_changed
     assert place.budgets.next(0.0) is None
-    place.lease.change(UNITS_PER_USD // 2, UNITS_PER_USD)
+    place.lease.receive(Gift("a", UNITS_PER_USD // 2, UNITS_PER_USD))
     found = place.budgets.next(0.0)
     assert found is not None
     assert isinstance(found[1], Reservation)
@@ -51,7 +51,7 @@ def test_a_call_is_refused_if_its_engine_never_gets_enough() -> None:
     place.claim(0.5)
     place.claim(0.2)
     assert place.lease.wanted == UNITS_PER_USD, "two calls such as the first"
-    place.lease.change(0, 3 * UNITS_PER_USD // 10)
+    place.lease.receive(Gift("a", 0, 3 * UNITS_PER_USD // 10))
     found = place.budgets.next(0.0)
     assert isinstance(found[1], BudgetRefusal)
     assert found[1].message == (

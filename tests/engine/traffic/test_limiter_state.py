@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.leases import LeasedBucket, LeasedRateLimit, RateLease
+from manystream.engine.traffic.limits.leases import EntryLease
 from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics, RateLimit
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
@@ -394,13 +394,12 @@ def test_only_the_first_scope_in_the_line_may_send() -> None:
 
 
 def test_nothing_is_sent_after_the_end_of_a_lease() -> None:
-    bucket = LeasedBucket(1, 0)
-    lease = RateLease(RateLimit(requests_per_second=100), [bucket])
-    limit = DeclaredLimit("*", LeasedRateLimit(requests_per_second=100, lease=lease), 0)
+    lease = EntryLease("*", RateLimit(requests_per_second=100), "one", 0)
+    limit = DeclaredLimit("*", lease.limit, 0)
     assert (limit.lease, limit.buckets) == (lease, lease.buckets)
     assert (limit.is_open(0), limit.ready_at(Cost(0, 0, 0, 0), "a", 0)) == (False, INF)
-    bucket.lease(50, 9, 0)
-    lease.extend(4)
+    lease.holders[0].gauge.lease(50, 9, 0)
+    lease.receive((), 4, 0, 0)
     assert [limit.is_open(now) for now in (3.9, 4)] == [True, False]
     assert [limit.ready_at(Cost(0, 0, 0, 0), "a", now) for now in (3.9, 4)] == [3.9, INF]
 
