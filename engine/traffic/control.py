@@ -156,9 +156,6 @@ class Dispatcher:
         """The names of the routes."""
         return tuple(self._routes)
 
-    def _spending(self) -> Spending | None:
-        return None if self._budgets is None else Spending(self._budgets)
-
     def routed(self, request: Request, make_request: MakeRequest) -> Routed | None:
         """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
         `InvalidRequestError`."""
@@ -171,7 +168,8 @@ class Dispatcher:
             route = self._keyed.get(provider.name)
         if route is None:
             return None
-        return Routed(route, request, make_request, self, self._runtime, self._spending(), model=model)
+        spending = None if self._budgets is None else Spending(self._budgets)
+        return Routed(route, request, make_request, self, self._runtime, spending, model=model)
 
     def preparer(self, token: ResumeToken, own: Preparer) -> Preparer:
         """What prepares requests with the key that made an answer. own: the engine's, for providers with one key.
@@ -293,7 +291,7 @@ class Dispatcher:
                 declared = self.share.rate(entry.key, "" if is_one else account)
             limit = self._declared[key] = DeclaredLimit(entry.key, declared, self._runtime.loop.clock())
             if limit.lease is not None:
-                limit.lease.is_wanted = partial(_has_line, limit)
+                limit.lease.is_wanted = partial(bool, limit.line)
                 limit.lease.listen(partial(self._next_in_line, limit, None))
         return limit
 
@@ -315,7 +313,3 @@ class Dispatcher:
         self._limiter_of_model = {
             key: limiter for key, limiter in self._limiter_of_model.items() if id(limiter) in kept
         }
-
-
-def _has_line(limit: DeclaredLimit) -> bool:
-    return limit.next_in_line() is not None

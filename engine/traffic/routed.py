@@ -227,7 +227,7 @@ class Routed(Admission):
         self._answer(self._now)
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
-        if self._is_rival(attempt):
+        if self._of(attempt) is not self._candidate:
             self.leave_uncounted()
         else:
             super().resent(attempt, error)
@@ -715,14 +715,9 @@ class Routed(Admission):
 
     # --- a second attempt beside the first one ---
 
-    def _is_rival(self, attempt: Attempt) -> bool:
-        return self._hedging is not None and self._hedging.rival is not None and attempt is self._running.rival
-
     def _of(self, attempt: Attempt) -> Candidate:
-        hedging = self._hedging
-        if hedging is not None and hedging.rival is not None and attempt is self._running.rival:
-            return hedging.rival
-        return self._candidate
+        rival = None if self._hedging is None else self._hedging.rival
+        return self._candidate if rival is None or attempt is not self._running.rival else rival
 
     @property
     def lacks_content(self) -> bool:
@@ -884,9 +879,10 @@ class Rooms:
 
 def is_targets_fault(error: ProviderError) -> bool:
     """Return whether a failure counts against the target. A refusal by a limit does not: full is no failure."""
-    if error.context_overflow or error.provider_code == ABORTED_CODE or _is_call_clock(error):
+    is_timeout = error.category is ErrorCategory.TIMEOUT and not error.http_status
+    if error.context_overflow or error.provider_code == ABORTED_CODE:
         return False
-    return error.category in TARGET_FAILURES
+    return error.category in TARGET_FAILURES and not (is_timeout and error.provider_code in CALL_CLOCKS)
 
 
 def moves_on(error: ProviderError, refusal: Refusal, failover_on: Collection[str]) -> bool:
@@ -909,10 +905,6 @@ def is_keys_fault(error: ProviderError, refusal: Refusal) -> bool:
     if refusal is Refusal.SPENT:
         return True
     return error.category is ErrorCategory.AUTH or error.http_status in KEY_STATUSES
-
-
-def _is_call_clock(error: ProviderError) -> bool:
-    return error.category is ErrorCategory.TIMEOUT and not error.http_status and error.provider_code in CALL_CLOCKS
 
 
 def lay_over(target: Target, request: Request, model: str) -> Request:

@@ -92,15 +92,13 @@ class Concurrency:
     """The limit for the running calls of one limiter.
 
     at_most: the declared limit; `math.inf` if there is none.
-    adaptive: True: learn the limit; False: only the declared limit applies.
     limit: calls that may run at a time now.
     hold_until: the time before which no call is sent.
     """
 
-    def __init__(self, *, at_most: int | None = None, adaptive: bool = True) -> None:
+    def __init__(self, *, at_most: int | None = None) -> None:
         self.at_most: float = math.inf if at_most is None else float(at_most)
-        self.adaptive = adaptive
-        self.limit: float = min(float(START), self.at_most) if adaptive else self.at_most
+        self.limit: float = min(float(START), self.at_most)
         self.hold_until: float = -math.inf
         self._calls: dict[Permit, _Running] = {}
         self._least_to_token = LeastTimes()
@@ -132,7 +130,7 @@ class Concurrency:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
         call = self._calls.get(permit)
         self._refusals = 0
-        if call is None or call.ratio > 0 or call.sent_at == -math.inf or not self.adaptive:
+        if call is None or call.ratio > 0 or call.sent_at == -math.inf:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
@@ -144,7 +142,7 @@ class Concurrency:
         call = self._calls.pop(permit, None)
         self._refusals = 0
         self._ended += 1
-        if call is None or not self.adaptive or call.sent_at <= self._cut_at:
+        if call is None or call.sent_at <= self._cut_at:
             return
         total = now - call.sent_at
         if call.ratio == 0 and output_tokens > 0:
@@ -162,7 +160,7 @@ class Concurrency:
             self._refused_at = now
         hold = HOLD if hint is None else hinted_pause(hint, self._refusals - 1, LONGEST_HOLD)
         self.hold_until = max(self.hold_until, now + hold)
-        if call is not None and self.adaptive and call.sent_at > self._cut_at:
+        if call is not None and call.sent_at > self._cut_at:
             self._cut(float(self.running), now)
             # What larger limits gave is no reason to go back to them.
             self._rates = {

@@ -480,7 +480,7 @@ class LeasedSlots:
     def __init__(self) -> None:
         self.rate: float = 0.0
         self.ends_at: float = -math.inf
-        self.count_running: Callable[[], int] = _none_runs
+        self.count_running: Callable[[], int] = int  # 0
 
     @property
     def in_use(self) -> float:
@@ -496,10 +496,6 @@ class LeasedSlots:
         if now >= self.ends_at:
             self.rate = 0.0
         return self.rate
-
-
-def _none_runs() -> int:
-    return 0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -557,10 +553,6 @@ MOST_TIMES = 10
 """A window is lengthened up to so many times, so that it holds a whole number of calls."""
 
 
-def _never() -> bool:
-    return False
-
-
 class EntryLease:
     """The leases of one engine on the limits of one entry of `Traffic.rates`.
 
@@ -598,7 +590,7 @@ class EntryLease:
         options = {field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)}
         self.limit: LeasedRateLimit = LeasedRateLimit(**options, lease=self)
         self.open_until: float = -math.inf
-        self.is_wanted: Callable[[], bool] = _never
+        self.is_wanted: Callable[[], bool] = bool  # False
         self.on_want: Callable[[], None] | None = None
         self._on_change: Callable[[], None] | None = None
         self._wanted = (math.inf,) * len(self.holders)

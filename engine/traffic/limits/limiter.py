@@ -63,7 +63,7 @@ class DeclaredLimit:
         self.running: int = 0
         self._slots = self.lease.slots if self.lease is not None else None
         if self._slots is not None:
-            self._slots.count_running = self._count_running
+            self._slots.count_running = lambda: self.running
         self.line: dict[Hashable, None] = {}
 
     def ready_at(self, cost: Cost, state: Hashable, now: float) -> float:
@@ -92,9 +92,6 @@ class DeclaredLimit:
         if self._slots is not None:
             return self.running >= self._slots.rate
         return self.concurrent is not None and self.running >= self.concurrent
-
-    def _count_running(self) -> int:
-        return self.running
 
     def stand_in_line(self, state: Hashable) -> None:
         """Put a limiter at the end of the line, if it is not in it, because its next call waits only for this limit."""

@@ -213,7 +213,6 @@ class Quota:
     charging: how the server counts requests and tokens.
     output: the output tokens of a call, learned from ended calls.
     adaptive: True: learn limits; False: only declared limits and the hints of refusals apply.
-    tier: the service tier whose reported limits apply.
     window: the calls that were sent and may still be refused.
     hold_until: the time before which nothing is sent.
     spent_until: the time until which calls fail because the provider's quota is used up.
@@ -226,13 +225,10 @@ class Quota:
     news: messages for the log, about limits that were learned or changed since the list was last emptied.
     """
 
-    def __init__(
-        self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True, tier: str = ""
-    ) -> None:
+    def __init__(self, charging: Charging, *, declared: tuple[ReportedBucket, ...] = (), adaptive: bool = True) -> None:
         self.charging: Charging = charging
         self.output: Mean = Mean(DEFAULT_OUTPUT)
         self.adaptive = adaptive
-        self.tier = tier
         self.window: Window = Window()
         self.hold_until: float = -math.inf
         self.spent_until: float = -math.inf
@@ -513,8 +509,9 @@ class Quota:
         if not self.adaptive:
             return
         for limit in report.limits:
-            # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate.
-            if limit.limit and limit.limit / limit.window > 0 and limit.tier == self.tier:
+            # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate. The limits of other
+            # service tiers than the usual one are left out.
+            if limit.limit and limit.limit / limit.window > 0 and not limit.tier:
                 self._read_limit(limit, limit.limit / limit.window, permit, now)
 
     def _read_limit(self, limit: ReportedLimit, rate: float, permit: Permit, now: float) -> None:
@@ -661,9 +658,5 @@ class Quota:
             if cost[reported.unit] > 0:
                 calls = reported.bucket.fill(now) / cost[reported.unit]
                 left[reported.unit] = min(calls, left.get(reported.unit, math.inf))
-        units = sorted(left, key=left.__getitem__)
-        return next((unit for unit in units if not self._is_in_vain(unit)), units[0])
-
-    def _is_in_vain(self, unit: Unit) -> bool:
-        learned = self.learned.get(unit)
-        return learned is not None and learned.is_in_vain
+        units, learned = sorted(left, key=left.__getitem__), self.learned
+        return next((unit for unit in units if unit not in learned or not learned[unit].is_in_vain), units[0])

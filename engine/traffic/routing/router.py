@@ -10,6 +10,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TypeAlias
 
 from ....providers.catalog.provider import Provider, keys_of
@@ -36,51 +37,6 @@ FAILURE_COST = 2.0
 
 STALE = 5.0
 """Seconds without an outcome after which an idle target is tried with one call."""
-
-
-class Score:
-    """The times and failures of one target.
-
-    outstanding: the number of running calls.
-    time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
-    failures: the smoothed share of failed calls, from 0 to 1.
-    heard_at: the time of the last outcome.
-    is_failing: whether that was a failure.
-    """
-
-    __slots__ = ("failures", "heard_at", "is_failing", "outstanding", "time")
-
-    def __init__(self) -> None:
-        self.outstanding: int = 0
-        self.time: float = math.inf
-        self.failures: float = 0.0
-        self.heard_at: float = -math.inf
-        self.is_failing: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """True if the target has answered a call."""
-        return self.time < math.inf
-
-    def is_stale(self, now: float) -> bool:
-        """Return True if an idle target should get one call, because it has no outcome or none for `STALE` seconds."""
-        return self.outstanding == 0 and (not self.is_known or now - self.heard_at >= STALE)
-
-    def value(self) -> float:
-        """Return the expected seconds of a call, with an allowance for failures. The lowest score is the best."""
-        share = min(self.failures, MOST_FAILURES)
-        return (self.outstanding + 1) * self.time + FAILURE_COST * share / (1.0 - share)
-
-    def succeed(self, seconds: float, now: float) -> None:
-        """Record that a call's first event came after `seconds`."""
-        self.time = seconds if not self.is_known else self.time + TIME_SMOOTHING * (seconds - self.time)
-        self.failures -= FAILURE_SMOOTHING * self.failures
-        self.heard_at, self.is_failing = now, False
-
-    def fail(self, now: float) -> None:
-        """Record that a call failed by the target's fault."""
-        self.failures += FAILURE_SMOOTHING * (1.0 - self.failures)
-        self.heard_at, self.is_failing = now, True
 
 
 SESSION_KEPT = 3600.0
@@ -221,20 +177,54 @@ MARGIN = 4.0
 
 @dataclass(slots=True)
 class TargetRecord:
-    """The record of one target of a route.
+    """The record of one target of a route: how its calls go.
 
     weight: the target's share for `Balance.WEIGHTED`.
     fallback: True if the target is used only when no other target is left.
     breaker: its circuit breaker.
-    score: its times and failures.
     host: the address of its server, which takes connections or not.
+    outstanding: the number of running calls.
+    time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
+    failures: the smoothed share of failed calls, from 0 to 1.
+    heard_at: the time of the last outcome.
+    is_failing: whether that was a failure.
     """
 
     weight: float = 1.0
     fallback: bool = False
     breaker: Breaker = field(default_factory=Breaker)
-    score: Score = field(default_factory=Score)
     host: Host = field(default_factory=lambda: Host(""))
+    outstanding: int = 0
+    time: float = math.inf
+    failures: float = 0.0
+    heard_at: float = -math.inf
+    is_failing: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """True if the target has answered a call."""
+        return self.time < math.inf
+
+    def is_stale(self, now: float) -> bool:
+        """Return True if an idle target should get one call, because it has no outcome or none for `STALE` seconds."""
+        return self.outstanding == 0 and (not self.is_known or now - self.heard_at >= STALE)
+
+    @property
+    def score(self) -> float:
+        """The expected seconds of a call, with an allowance for failures. The lowest score is the best."""
+        share = min(self.failures, MOST_FAILURES)
+        return (self.outstanding + 1) * self.time + FAILURE_COST * share / (1.0 - share)
+
+    def succeed(self, seconds: float, now: float) -> None:
+        """Record that a call's first event came after `seconds`."""
+        self.time = seconds if not self.is_known else self.time + TIME_SMOOTHING * (seconds - self.time)
+        self.failures -= FAILURE_SMOOTHING * self.failures
+        self.heard_at, self.is_failing = now, False
+
+    def fail(self, now: float) -> None:
+        """Record that a call failed by the target's fault."""
+        self.failures += FAILURE_SMOOTHING * (1.0 - self.failures)
+        self.heard_at, self.is_failing = now, True
 
 
 @dataclass(slots=True, frozen=True)
@@ -320,15 +310,15 @@ class RouteState:
 
     def may_be_asked(self, index: int, now: float) -> bool:
         """Return whether a target that failed on a call may be tried again by it."""
-        return not self.targets[index].score.is_failing or self._asked_again_at(index, now) <= now
+        return not self.targets[index].is_failing or self._asked_again_at(index, now) <= now
 
     def _asked_again_at(self, index: int, now: float) -> float:
         target = self.targets[index]
-        if target.host.is_away or not target.score.is_failing:
+        if target.host.is_away or not target.is_failing:
             return math.inf
         if self._uses_breakers and target.breaker.is_tripped:
             return target.breaker.next_time(now)
-        return math.inf if target.score.outstanding else target.score.heard_at + STALE
+        return math.inf if target.outstanding else target.heard_at + STALE
 
     def is_healthy(self, index: int, now: float) -> bool:
         """Whether a call may be sent to a target now. It may have waited for the target since it was chosen."""
@@ -338,7 +328,7 @@ class RouteState:
         """Record that a call is sent to a target, and return its number there. Call this directly after `choose`,
         without waiting in between."""
         target = self.targets[index]
-        target.score.outstanding += 1
+        target.outstanding += 1
         if session is not None and self.balance is Balance.STICKY:
             self.sessions.keep(session, index, now)
         return target.breaker.begin(now)
@@ -349,7 +339,7 @@ class RouteState:
         number: the call's, as `begin` has returned it.
         first_event: seconds it took.
         """
-        self.targets[index].score.succeed(first_event, now)
+        self.targets[index].succeed(first_event, now)
         self.targets[index].breaker.succeed(number)
 
     def complete(self, index: int, number: int) -> None:
@@ -362,7 +352,7 @@ class RouteState:
         broke: its first event had come.
         """
         target = self.targets[index]
-        target.score.fail(now)
+        target.fail(now)
         if not target.host.is_away:  # otherwise its return is found out without the pauses of the breaker
             target.breaker.fail(number, now, broke=broke)
         if session is not None and self.sessions.kept(session, now) == index:
@@ -370,7 +360,7 @@ class RouteState:
 
     def end(self, index: int, number: int) -> None:
         """Record that a call has ended, with any outcome. This is the last method for a call, once per `begin`."""
-        self.targets[index].score.outstanding -= 1
+        self.targets[index].outstanding -= 1
         self.targets[index].breaker.end(number)
 
     def _healthy(self, indices: list[int], now: float) -> list[int]:
@@ -393,8 +383,8 @@ class RouteState:
         kept = self.sessions.kept(session, now)
         if kept is None or kept not in indices or not self._is_here(kept):
             return None
-        best = min(self.targets[index].score.value() for index in indices)
-        return kept if self.targets[kept].score.value() <= MARGIN * best else None
+        best = min(self.targets[index].score for index in indices)
+        return kept if self.targets[kept].score <= MARGIN * best else None
 
     def _by_weight(self, indices: list[int]) -> int:
         point = self._random() * sum(self.targets[index].weight for index in indices)
@@ -405,11 +395,11 @@ class RouteState:
         return indices[-1]
 
     def _best(self, indices: list[int], now: float) -> int:
-        stale = [index for index in indices if self.targets[index].score.is_stale(now)]
+        stale = [index for index in indices if self.targets[index].is_stale(now)]
         if stale:
             return stale[int(self._random() * len(stale))]
-        known = [index for index in indices if self.targets[index].score.is_known] or indices
-        scores = {index: (self.targets[index].score.value(), self.targets[index].score.outstanding) for index in known}
+        known = [index for index in indices if self.targets[index].is_known] or indices
+        scores = {index: (self.targets[index].score, self.targets[index].outstanding) for index in known}
         least = min(scores.values())
         best = [index for index in known if scores[index] == least]
         return best[int(self._random() * len(best))]
@@ -591,7 +581,7 @@ class Router(Pump):
             del self._looking[call]
             return call, call.look_again
         at = math.inf
-        for group in sorted(self._parked, key=_priority):
+        for group in sorted(self._parked, key=itemgetter(0)):
             choice = self.state.choose(now, (), tried=group[1])
             if choice.among:
                 call = next(iter(self._parked[group]))
@@ -619,7 +609,7 @@ class Router(Pump):
     def succeed(self, index: int, number: int, seconds: float, now: float) -> None:
         """A call's first event came after so many seconds."""
         record = self.state.targets[index]
-        was_tripped, was_failing = record.breaker.is_tripped, record.score.is_failing
+        was_tripped, was_failing = record.breaker.is_tripped, record.is_failing
         self.state.succeed(index, number, seconds, now)
         self._note_recovery(index, was_tripped=was_tripped)
         if was_failing and now >= self._returned_at + OPEN_FOR:
@@ -693,23 +683,18 @@ class Router(Pump):
         """Return the route in figures."""
         targets: list[TargetStatistics] = []
         for index, record in enumerate(self.state.targets):
-            score = record.score
             breaker = record.breaker.state(now) if self._uses_breakers else BreakerState.CLOSED
             if record.host.is_away:
                 breaker = BreakerState.OPEN
             targets.append(
                 TargetStatistics(
                     target=self.label(index),
-                    outstanding=score.outstanding,
+                    outstanding=record.outstanding,
                     sessions=self.state.sessions.counts[index],
                     breaker=breaker.value,
-                    score=score.value() if score.is_known else None,
-                    seconds=score.time if score.is_known else None,
-                    failures=score.failures,
+                    score=record.score if record.is_known else None,
+                    seconds=record.time if record.is_known else None,
+                    failures=record.failures,
                 )
             )
         return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
-
-
-def _priority(group: Group) -> int:
-    return group[0]

@@ -120,9 +120,6 @@ def test_a_declared_number_is_never_exceeded() -> None:
     for ticket in tickets:
         concurrency.first_token(ticket, 0.1)
     assert (concurrency.limit, concurrency.ready_at(0.1)) == (3, math.inf)
-    fixed = Concurrency(at_most=20, adaptive=False)
-    start(fixed, 19, 0)
-    assert fixed.ready_at(0) == 0
 
 
 def test_a_cancelled_call_frees_its_place_and_teaches_nothing() -> None:

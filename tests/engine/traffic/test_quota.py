@@ -477,9 +477,7 @@ def test_a_new_quota_knows_nothing() -> None:
     assert (quota.sent, quota.running, quota.refused, quota.reported, quota.learned, quota.news) == (
         0, 0, 0, {}, {}, [],
     )  # fmt: skip
-    assert (quota.adaptive, quota.tier, quota.hold_until, quota.spent_until, quota.spent_why) == (
-        True, "", -INF, -INF, "",
-    )  # fmt: skip
+    assert (quota.adaptive, quota.hold_until, quota.spent_until, quota.spent_why) == (True, -INF, -INF, "")
     assert (quota.believed_rate(REQUESTS), quota.level(REQUESTS, 0)) == (INF, INF)
     assert (quota.ready_at(cost(), 7), quota.fits_at_once(cost(), 7), quota.waits_for(cost(), 7)) == (7, True, "")
     assert (quota.is_unlimited(7), quota.never(Permit(10**9, 10**9), 7)) == (True, None)
@@ -660,9 +658,9 @@ def test_limits_that_are_learned_or_change_are_logged() -> None:
 
 
 def test_a_limit_of_another_tier_or_without_adapting_is_not_read() -> None:
-    limit = ReportedLimit("x", REQUESTS, MINUTE, 60, 60, tier="flex")
-    for tier, adaptive, names in (("flex", True, ["x"]), ("", True, []), ("flex", False, [])):
-        quota = Quota(Charging(), adaptive=adaptive, tier=tier)
+    for tier, adaptive, names in (("", True, ["x"]), ("flex", True, []), ("", False, [])):
+        limit = ReportedLimit("x", REQUESTS, MINUTE, 60, 60, tier=tier)
+        quota = Quota(Charging(), adaptive=adaptive)
         quota.confirm(send_call(quota, 0), QuotaReport((limit,)), 0)
         assert list(quota.reported) == names
 

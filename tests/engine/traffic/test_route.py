@@ -15,7 +15,7 @@ from manystream.engine.traffic.options import TrafficStatistics
 from manystream.engine.traffic.routed import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
 from manystream.engine.traffic.routing.options import Balance, RouteStatistics, TargetStatistics
-from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, RouteState, Score, TargetRecord
+from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, RouteState, TargetRecord
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.quota_report import Refusal
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
@@ -107,7 +107,7 @@ def test_fastest_takes_the_target_with_the_lowest_score() -> None:
     assert route.choose(1, ALL).target == 2
     fail(route, 2, 3, 1)
     # 0.271 failures: 0.5 + 2 × 0.372 = 1.24 for the third, 0.8 for the second.
-    assert route.targets[2].score.value() == pytest.approx(1.2435, abs=1e-4)
+    assert route.targets[2].score == pytest.approx(1.2435, abs=1e-4)
     assert route.choose(1, ALL).target == 1
 
 
@@ -321,38 +321,38 @@ def test_a_call_through_an_open_breaker_may_close_it() -> None:
 
 
 def test_a_score_is_the_time_of_a_call_with_those_that_run() -> None:
-    score = Score()
+    score = TargetRecord()
     assert (score.outstanding, score.time, score.failures, score.heard_at) == (0, INF, 0, -INF)
-    assert (score.is_known, score.is_stale(0), score.value()) == (False, True, INF)
+    assert (score.is_known, score.is_stale(0), score.score) == (False, True, INF)
     score.succeed(2, 7)
-    assert (score.is_known, score.time, score.failures, score.heard_at, score.value()) == (True, 2, 0, 7, 2)
+    assert (score.is_known, score.time, score.failures, score.heard_at, score.score) == (True, 2, 0, 7, 2)
     score.succeed(3, 8)
     assert (score.time, score.heard_at) == (2.2, 8)
     score.outstanding = 3
-    assert score.value() == 8.8
+    assert score.score == 8.8
 
 
 def test_failures_raise_a_score_and_answers_lower_it() -> None:
-    score = Score()
+    score = TargetRecord()
     score.succeed(2, 0)
     score.fail(5)
     assert (score.failures, score.heard_at, score.time) == (0.1, 5, 2)
-    assert score.value() == pytest.approx(2 + 2 * 0.1 / 0.9)
+    assert score.score == pytest.approx(2 + 2 * 0.1 / 0.9)
     score.fail(6)
     assert score.failures == pytest.approx(0.19)
     score.succeed(2, 6)
     assert score.failures == pytest.approx(0.171)
     score.failures = 0.99
-    assert score.value() == pytest.approx(2 + 2 * 49), "it grows no further than for 0.98"
+    assert score.score == pytest.approx(2 + 2 * 49), "it grows no further than for 0.98"
 
 
 def test_an_idle_target_is_tried_after_five_seconds() -> None:
-    score = Score()
+    score = TargetRecord()
     score.succeed(1, 10)
     assert [score.is_stale(now) for now in (14.9, 15, 16)] == [False, True, True]
     score.outstanding = 1
     assert not score.is_stale(16)
-    score = Score()
+    score = TargetRecord()
     score.fail(10)
     assert score.is_stale(10), "it has not answered yet"
 
@@ -451,7 +451,7 @@ def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
     assert state.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2)), "a call without a session"
     assert state.choose(1, (0, 1, 2), session="other") == Choice(1, (0, 1, 2))
     assert state.choose(1, (0, 1, 2), tried=(0,), session="s") == Choice(1, (1, 2))
-    state.targets[0].score.time = 4.001
+    state.targets[0].time = 4.001
     assert state.choose(1, (0, 1, 2), session="s") == Choice(1, (0, 1, 2))
 
 
@@ -505,12 +505,12 @@ def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
     state = route(Balance.ORDER)
     record = state.targets[1]
     numbers = [state.begin(1, 3) for _ in range(6)]
-    assert record.score.outstanding == 6
+    assert record.outstanding == 6
     state.succeed(1, numbers[0], 0.5, 4)
-    assert (record.score.time, record.score.heard_at) == (0.5, 4)
+    assert (record.time, record.heard_at) == (0.5, 4)
     for number in numbers[1:]:
         state.fail(1, number, 5, broke=True)
-    assert (record.score.failures, record.score.heard_at) == (pytest.approx(0.40951), 5)
+    assert (record.failures, record.heard_at) == (pytest.approx(0.40951), 5)
     assert record.breaker.state(5) == "open"
     probe = state.begin(1, 7)
     state.succeed(1, probe, 0.5, 7)
@@ -518,7 +518,7 @@ def test_a_record_counts_calls_and_passes_outcomes_on() -> None:
     state.complete(1, probe)
     assert record.breaker.state(7) == "closed"
     state.end(1, probe)
-    assert record.score.outstanding == 6
+    assert record.outstanding == 6
 
 
 def test_a_target_is_healthy_again_after_a_first_event() -> None:

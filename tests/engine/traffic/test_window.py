@@ -195,15 +195,13 @@ def end(concurrency: Concurrency, tickets: list[Permit], now: float, first: floa
 
 def test_the_limit_before_anything_is_learned() -> None:
     found = [
-        (each.at_most, each.adaptive, each.limit, each.hold_until, each.running, each.ready_at(7))
-        for each in (Concurrency(), Concurrency(at_most=3), Concurrency(at_most=20),
-        Concurrency(at_most=20, adaptive=False))
-    ]  # fmt: skip
+        (each.at_most, each.limit, each.hold_until, each.running, each.ready_at(7))
+        for each in (Concurrency(), Concurrency(at_most=3), Concurrency(at_most=20))
+    ]
     assert found == [
-        (INF, True, 8, -INF, 0, 7),
-        (3, True, 3, -INF, 0, 7),
-        (20, True, 8, -INF, 0, 7),
-        (20, False, 20, -INF, 0, 7),
+        (INF, 8, -INF, 0, 7),
+        (3, 3, -INF, 0, 7),
+        (20, 8, -INF, 0, 7),
     ]
 
 
@@ -239,14 +237,6 @@ def test_a_first_token_at_three_times_the_shortest_is_not_late(late: float, limi
     tickets = running(concurrency, 6, 10)
     concurrency.first_token(tickets[0], 10 + late)
     assert concurrency.limit == limit
-
-
-def test_the_limit_is_not_learned_without_adapting() -> None:
-    concurrency = Concurrency(at_most=8, adaptive=False)
-    tickets = running(concurrency, 8, 0)
-    end(concurrency, tickets[1:], 9, first=1)
-    concurrency.refuse(tickets[0], None, 10)
-    assert (concurrency.limit, concurrency.hold_until, concurrency.running) == (8, 10.5, 0)
 
 
 def after_a_cut(limit: int, now: float = 1.0) -> Concurrency:
