@@ -114,7 +114,7 @@ class ReplicaRun:
         now, places = self.events.now, range(len(self.plan.replicas))
         session = call.session if self.route.balance is Balance.STICKY else None
         tried = call.tried if len(call.tried) < len(places) else ()
-        choice = self.route.choose(now, places, tried=tried, session=session)
+        choice = self.route.choose(now, places.__contains__, tried=tried, session=session)
         if choice.target is None:
             self.events.at(max(now + 0.01, min(choice.wait_until, now + 1)), self._attempt, call)
             return

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 from operator import is_
 from typing import TYPE_CHECKING, cast
 
@@ -423,12 +424,16 @@ class Routed(Admission):
 
         Returns also the candidates at the target that have room; if no target has room, those to wait for.
         """
-        rooms = Rooms(lambda index: [self._candidate_at(index, key) for key in self._usable(index, now)], now)
+
+        @cache
+        def roomy(at: int) -> list[Candidate]:
+            return _roomy((self._candidate_at(at, key) for key in self._usable(at, now)), now)
+
         while True:
             excluded = self._tried | self._finished | frozenset(without)
-            choice = self._route.state.choose(now, rooms, tried=excluded, session=self._request.session)
+            choice = self._route.state.choose(now, roomy, tried=excluded, session=self._request.session)
             if choice.target is not None:
-                return choice, rooms.known[choice.target]
+                return choice, roomy(choice.target)
             found = {index: self._candidates_at(index, now) for index in choice.among}
             if all(found.values()):
                 return choice, [candidate for candidates in found.values() for candidate in candidates]
@@ -767,15 +772,19 @@ class Routed(Admission):
         """Return a candidate that has room now: at another target that is no fallback, else at the only one."""
         index, targets = self._candidate.target_index, self._route.state.targets
         excluded = self._tried | self._finished | {index}
-        rooms = Rooms(lambda at: self._rivals_at(at, now), now)
+
+        @cache
+        def roomy(at: int) -> list[Candidate]:
+            return _roomy(self._rivals_at(at, now), now)
+
         while True:
-            choice = self._route.state.choose(now, rooms, tried=excluded)
+            choice = self._route.state.choose(now, roomy, tried=excluded)
             if choice.target is not None and not targets[choice.target].fallback:
-                return self.best(rooms.known[choice.target], now)
+                return self.best(roomy(choice.target), now)
             if choice.target is not None or not choice.among:
                 if any(not target.fallback for other, target in enumerate(targets) if other != index):
                     return None
-                return self.best(rooms.known[index], now) if index in rooms else None
+                return self.best(roomy(index), now) if roomy(index) else None
             excluded |= set(choice.among)
 
     def _rivals_at(self, index: int, now: float) -> list[Candidate]:
@@ -855,26 +864,9 @@ def _has_room(candidate: Candidate, now: float) -> bool:
     return candidate.limiter.state.has_room(candidate, now)
 
 
-class Rooms:
-    """The targets of a route that could send a call now. A target is looked at when it is asked for.
-
-    known: index of a target → the candidates there that have room.
-    """
-
-    __slots__ = ("_candidates_at", "_now", "known")
-
-    def __init__(self, candidates_at: Callable[[int], Sequence[Candidate]], now: float) -> None:
-        self._candidates_at = candidates_at
-        self._now = now
-        self.known: dict[int, list[Candidate]] = {}
-
-    def __contains__(self, index: object) -> bool:
-        assert isinstance(index, int)
-        roomy = self.known.get(index)
-        if roomy is None:
-            roomy = [each for each in self._candidates_at(index) if _has_room(each, self._now)]
-            self.known[index] = roomy
-        return bool(roomy)
+def _roomy(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
+    """Return the candidates with which the call could be sent now."""
+    return [candidate for candidate in candidates if _has_room(candidate, now)]
 
 
 def is_targets_fault(error: ProviderError) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TypeAlias
@@ -260,12 +260,12 @@ class RouteState:
         self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)
 
     def choose(
-        self, now: float, has_room: Container[int], *, tried: Collection[int] = (), session: str | None = None
+        self, now: float, roomy: Callable[[int], object], *, tried: Collection[int] = (), session: str | None = None
     ) -> Choice:
         """Choose the target for a call that is about to be sent.
 
         now: the current time.
-        has_room: the indices of the targets whose quota lets the call be sent now.
+        roomy: returns whether a target, given by its index, lets the call be sent now: something true.
         tried: the indices of the targets on which this call has failed.
         session: the call's session; None if it has none.
         """
@@ -277,19 +277,19 @@ class RouteState:
         own = [index for index in healthy if not self.targets[index].fallback]
         fallbacks = [index for index in healthy if self.targets[index].fallback]
         if not own or self.balance is Balance.ORDER:
-            return self._in_order([*own, *fallbacks], has_room)
+            return self._in_order([*own, *fallbacks], roomy)
         if self.balance is Balance.STICKY and session is not None:
             kept = self._kept(session, own, now)
             if kept is not None:
-                return Choice(kept if kept in has_room else None, (kept,))
-        open_ones = [index for index in own if index in has_room]
+                return Choice(kept if roomy(kept) else None, (kept,))
+        open_ones = [index for index in own if roomy(index)]
         if not open_ones:
             here = any(map(self._is_here, own))
-            return self._in_order([*own, *(() if here else fallbacks)], has_room, at_least=len(own))
+            return self._in_order([*own, *(() if here else fallbacks)], roomy, at_least=len(own))
         chosen = self._by_weight(open_ones) if self.balance is Balance.WEIGHTED else self._best(open_ones, now)
         return Choice(chosen, tuple(own))
 
-    def _in_order(self, indices: Sequence[int], has_room: Container[int], at_least: int = 1) -> Choice:
+    def _in_order(self, indices: Sequence[int], roomy: Callable[[int], object], at_least: int = 1) -> Choice:
         """Choose the first target that takes connections. A call that waits for it also waits for those before it, so
         that one of them has a call to ask it whether it does so again.
 
@@ -297,7 +297,7 @@ class RouteState:
         """
         last = next((rank for rank, index in enumerate(indices) if self._is_here(index)), len(indices))
         among = tuple(indices[: max(last + 1, at_least)])
-        return Choice(next((index for index in among if index in has_room), None), among)
+        return Choice(next((index for index in among if roomy(index)), None), among)
 
     def _is_here(self, index: int) -> bool:
         return not self.targets[index].host.is_away
@@ -582,7 +582,7 @@ class Router(Pump):
             return call, call.look_again
         at = math.inf
         for group in sorted(self._parked, key=itemgetter(0)):
-            choice = self.state.choose(now, (), tried=group[1])
+            choice = self.state.choose(now, lambda _: False, tried=group[1])
             if choice.among:
                 call = next(iter(self._parked[group]))
                 self.unpark(call, group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -21,6 +21,13 @@ from manystream.providers.limits.quota_report import Refusal
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 ALL = (0, 1, 2)
+
+
+def choose(
+    state: RouteState, now: float, roomy: Collection[int], *, tried: Collection[int] = (), session: str | None = None
+) -> Choice:
+    """The choice for a call. roomy: the targets that have room."""
+    return state.choose(now, roomy.__contains__, tried=tried, session=session)
 
 
 def a_route(balance: Balance, *targets: TargetRecord) -> RouteState:
@@ -42,26 +49,26 @@ def answer(route: RouteState, place: int, seconds: float, now: float) -> None:
 
 def test_order_waits_for_the_first_healthy_target() -> None:
     route = a_route(Balance.ORDER)
-    assert route.choose(0, ALL) == Choice(0, (0,))
-    assert route.choose(0, (1, 2)) == Choice(None, (0,))
-    assert route.choose(0, ALL, tried=(0,)) == Choice(1, (1,))
+    assert choose(route, 0, ALL) == Choice(0, (0,))
+    assert choose(route, 0, (1, 2)) == Choice(None, (0,))
+    assert choose(route, 0, ALL, tried=(0,)) == Choice(1, (1,))
     fail(route, 0, 5, 1.0)
-    assert route.choose(1, ALL) == Choice(1, (1,))
-    assert route.choose(3, ALL) == Choice(0, (0,))
+    assert choose(route, 1, ALL) == Choice(1, (1,))
+    assert choose(route, 3, ALL) == Choice(0, (0,))
 
 
 def test_if_all_are_open_a_call_waits_for_the_first_to_close() -> None:
     route = a_route(Balance.ORDER, TargetRecord(), TargetRecord())
     fail(route, 0, 5, 1.0)
     fail(route, 1, 5, 1.5)
-    assert route.choose(2, (0, 1)) == Choice(None, (), 3.0)
+    assert choose(route, 2, (0, 1)) == Choice(None, (), 3.0)
 
 
 def test_breakers_are_ignored_while_most_targets_are_open() -> None:
     route = a_route(Balance.ORDER)
     fail(route, 0, 5, 1.0)
     fail(route, 1, 5, 1.0)
-    assert route.choose(1, ALL) == Choice(0, (0,))
+    assert choose(route, 1, ALL) == Choice(0, (0,))
 
 
 def test_where_every_target_was_tried_there_is_no_choice() -> None:
@@ -71,44 +78,44 @@ def test_where_every_target_was_tried_there_is_no_choice() -> None:
 @pytest.mark.parametrize("balance", list(Balance))
 def test_a_fallback_is_used_only_when_no_other_is_left(balance: Balance) -> None:
     route = a_route(balance, TargetRecord(fallback=True), TargetRecord(), TargetRecord(fallback=True))
-    assert route.choose(0, ALL, session="s").target == 1
-    assert route.choose(0, (0, 2), session="s").target is None
-    assert route.choose(0, ALL, tried=(1,), session="s").target == 0
-    assert route.choose(0, ALL, tried=(0, 1), session="s").target == 2
+    assert choose(route, 0, ALL, session="s").target == 1
+    assert choose(route, 0, (0, 2), session="s").target is None
+    assert choose(route, 0, ALL, tried=(1,), session="s").target == 0
+    assert choose(route, 0, ALL, tried=(0, 1), session="s").target == 2
 
 
 def test_weight() -> None:
     route = a_route(Balance.WEIGHTED, TargetRecord(weight=3), TargetRecord(weight=1))
-    chosen = Counter(route.choose(0, (0, 1)).target for _ in range(4000))
+    chosen = Counter(choose(route, 0, (0, 1)).target for _ in range(4000))
     assert 2850 < chosen[0] < 3150
-    assert route.choose(0, (1,)) == Choice(1, (0, 1))
-    assert route.choose(0, ()) == Choice(None, (0, 1))
+    assert choose(route, 0, (1,)) == Choice(1, (0, 1))
+    assert choose(route, 0, ()) == Choice(None, (0, 1))
 
 
 def test_fastest_tries_each_unknown_target_with_one_call_first() -> None:
     route = a_route(Balance.FASTEST)
     tried = set[int | None]()
     for _ in ALL:
-        place = route.choose(0, ALL).target
+        place = choose(route, 0, ALL).target
         assert place is not None
         route.begin(place, 0)
         tried.add(place)
     assert tried == set(ALL)
     route.succeed(0, 1, 0.5, 0.5)
-    assert route.choose(0.5, ALL).target == 0
+    assert choose(route, 0.5, ALL).target == 0
 
 
 def test_fastest_takes_the_target_with_the_lowest_score() -> None:
     route = a_route(Balance.FASTEST)
     for place, seconds in enumerate((1.0, 0.4, 0.5)):
         answer(route, place, seconds, 0)
-    assert route.choose(1, ALL).target == 1
+    assert choose(route, 1, ALL).target == 1
     route.begin(1, 1)
-    assert route.choose(1, ALL).target == 2
+    assert choose(route, 1, ALL).target == 2
     fail(route, 2, 3, 1)
     # 0.271 failures: 0.5 + 2 × 0.372 = 1.24 for the third, 0.8 for the second.
     assert route.targets[2].score == pytest.approx(1.2435, abs=1e-4)
-    assert route.choose(1, ALL).target == 1
+    assert choose(route, 1, ALL).target == 1
 
 
 def test_an_idle_target_is_tried_again_after_five_seconds() -> None:
@@ -117,26 +124,26 @@ def test_an_idle_target_is_tried_again_after_five_seconds() -> None:
     answer(route, 1, 10, 0)
     answer(route, 2, 10, 0)
     answer(route, 0, 0.1, 4.9)
-    assert route.choose(4.9, ALL).target == 0
-    assert route.choose(5, ALL).target in (1, 2)
+    assert choose(route, 4.9, ALL).target == 0
+    assert choose(route, 5, ALL).target in (1, 2)
 
 
 def test_a_session_stays_until_its_target_is_much_worse() -> None:
     route = a_route(Balance.STICKY)
     for place in ALL:
         answer(route, place, 1.0, 0)
-    first = route.choose(0, ALL, session="s").target
+    first = choose(route, 0, ALL, session="s").target
     assert first is not None
     route.begin(first, 0, "s")
-    assert route.choose(0, ALL, session="s") == Choice(first, (first,))
+    assert choose(route, 0, ALL, session="s") == Choice(first, (first,))
     # It has no room now: full is no failure.
-    assert route.choose(0, [place for place in ALL if place != first], session="s") == Choice(None, (first,))
+    assert choose(route, 0, [place for place in ALL if place != first], session="s") == Choice(None, (first,))
     for _ in range(2):
         route.begin(first, 0)
-    assert route.choose(0, ALL, session="s").target == first
+    assert choose(route, 0, ALL, session="s").target == first
     route.begin(first, 0)
     # Four calls under way make five times one second; the others score 1.
-    assert route.choose(0, ALL, session="s").target != first
+    assert choose(route, 0, ALL, session="s").target != first
     assert route.sessions.counts[first] == 1
     route.fail(first, 0, 0, "s")
     assert route.sessions.counts[first] == 0
@@ -148,7 +155,7 @@ def test_a_session_is_forgotten_when_it_ends_and_after_an_hour() -> None:
         route.begin(0, now, session)
     route.sessions.end("a")
     assert route.sessions.counts[0] == 1
-    route.choose(3700, ALL, session="c")
+    choose(route, 3700, ALL, session="c")
     assert route.sessions.counts[0] == 0
 
 
@@ -373,18 +380,18 @@ def test_a_new_target_has_the_weight_one_and_is_no_fallback() -> None:
 @pytest.mark.parametrize(("point", "chosen"), [(0.0, 0), (0.29, 0), (0.3, 1), (0.49, 1), (0.5, 2), (0.99, 2), (1.0, 2)])
 def test_a_random_point_falls_into_the_share_of_one_target(point: float, chosen: int) -> None:
     weighted = route(Balance.WEIGHTED, *map(TargetRecord, (3, 2, 5)), random=lambda: point)
-    assert weighted.choose(0, (0, 1, 2)) == Choice(chosen, (0, 1, 2))
+    assert choose(weighted, 0, (0, 1, 2)) == Choice(chosen, (0, 1, 2))
 
 
 def test_of_equal_targets_one_is_chosen_at_random() -> None:
     points = iter((0.0, 0.34, 0.99, 0.4, 0.5))
     fastest = route(Balance.FASTEST, random=lambda: next(points))
-    assert [fastest.choose(0, (0, 1, 2)).target for _ in range(3)] == [0, 1, 2]
+    assert [choose(fastest, 0, (0, 1, 2)).target for _ in range(3)] == [0, 1, 2]
     for place, seconds in enumerate((2.0, 1.0, 1.0)):
         fastest.begin(place, 0)
         fastest.succeed(place, 0, seconds, 1)
         fastest.end(place, 0)
-    assert [fastest.choose(1, (0, 1, 2)).target for _ in range(2)] == [1, 2]
+    assert [choose(fastest, 1, (0, 1, 2)).target for _ in range(2)] == [1, 2]
 
 
 def test_the_fastest_with_room_is_chosen() -> None:
@@ -393,10 +400,10 @@ def test_the_fastest_with_room_is_chosen() -> None:
         fastest.begin(place, 0)
         fastest.succeed(place, 0, 2.0 - place, 1)
     fastest.begin(2, 0)
-    assert fastest.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2))
-    assert fastest.choose(1, (0, 2)) == Choice(0, (0, 1, 2))
-    assert fastest.choose(1, (2,)) == Choice(2, (0, 1, 2))
-    assert fastest.choose(1, (0, 1, 2), tried=(1,)) == Choice(0, (0, 2))
+    assert choose(fastest, 1, (0, 1, 2)) == Choice(1, (0, 1, 2))
+    assert choose(fastest, 1, (0, 2)) == Choice(0, (0, 1, 2))
+    assert choose(fastest, 1, (2,)) == Choice(2, (0, 1, 2))
+    assert choose(fastest, 1, (0, 1, 2), tried=(1,)) == Choice(0, (0, 2))
 
 
 def test_equal_scores_go_to_the_target_with_fewer_calls() -> None:
@@ -406,13 +413,13 @@ def test_equal_scores_go_to_the_target_with_fewer_calls() -> None:
             fastest.begin(place, 0)
         fastest.succeed(place, 0, seconds, 0)
     fastest.end(1, 0)
-    assert fastest.choose(0, (0, 1)).target == 1  # 5 × 1 s and 2 × 2.5 s
+    assert choose(fastest, 0, (0, 1)).target == 1  # 5 × 1 s and 2 × 2.5 s
 
 
 def test_fallbacks_are_taken_in_order_whatever_the_balance() -> None:
     fastest = route(Balance.FASTEST, TargetRecord(), TargetRecord(fallback=True), TargetRecord(fallback=True))
-    assert fastest.choose(0, (2,), tried=(0,)) == Choice(None, (1,))
-    assert fastest.choose(0, (1, 2), tried=(0,)) == Choice(1, (1,))
+    assert choose(fastest, 0, (2,), tried=(0,)) == Choice(None, (1,))
+    assert choose(fastest, 0, (1, 2), tried=(0,)) == Choice(1, (1,))
 
 
 def test_breakers_hold_for_order_and_weight_only() -> None:
@@ -437,7 +444,7 @@ def test_fallbacks_do_not_count_as_failing_targets() -> None:
     for place in (0, 2):
         state.targets[place].breaker = a_breaker(5)
     assert [state.is_healthy(place, 10) for place in range(3)] == [False, True, False]
-    assert state.choose(10, (0, 1, 2), tried=(1,)) == Choice(None, (), 12)
+    assert choose(state, 10, (0, 1, 2), tried=(1,)) == Choice(None, (), 12)
 
 
 def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
@@ -446,13 +453,13 @@ def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
         state.begin(place, 0, "s" if place == 0 else None)
         state.succeed(place, 0, seconds, 0)
         state.end(place, 0)
-    assert state.choose(1, (0, 1, 2), session="s") == Choice(0, (0,))
-    assert state.choose(1, (1,), session="s") == Choice(None, (0,))
-    assert state.choose(1, (0, 1, 2)) == Choice(1, (0, 1, 2)), "a call without a session"
-    assert state.choose(1, (0, 1, 2), session="other") == Choice(1, (0, 1, 2))
-    assert state.choose(1, (0, 1, 2), tried=(0,), session="s") == Choice(1, (1, 2))
+    assert choose(state, 1, (0, 1, 2), session="s") == Choice(0, (0,))
+    assert choose(state, 1, (1,), session="s") == Choice(None, (0,))
+    assert choose(state, 1, (0, 1, 2)) == Choice(1, (0, 1, 2)), "a call without a session"
+    assert choose(state, 1, (0, 1, 2), session="other") == Choice(1, (0, 1, 2))
+    assert choose(state, 1, (0, 1, 2), tried=(0,), session="s") == Choice(1, (1, 2))
     state.targets[0].time = 4.001
-    assert state.choose(1, (0, 1, 2), session="s") == Choice(1, (0, 1, 2))
+    assert choose(state, 1, (0, 1, 2), session="s") == Choice(1, (0, 1, 2))
 
 
 def test_only_a_sticky_route_keeps_sessions() -> None:
@@ -481,11 +488,11 @@ def test_a_session_is_kept_for_an_hour_after_its_last_call() -> None:
     state.begin(0, 0, "a")
     state.begin(1, 5, "b")
     state.begin(0, 10, "a")
-    state.choose(3604.9, (0, 1, 2), session="c")
+    choose(state, 3604.9, (0, 1, 2), session="c")
     assert [state.sessions.counts[place] for place in range(3)] == [1, 1, 0]
     state.begin(2, 3605, "c")
     assert [state.sessions.counts[place] for place in range(3)] == [1, 0, 1]
-    state.choose(3610, (0, 1, 2), session="c")
+    choose(state, 3610, (0, 1, 2), session="c")
     assert [state.sessions.counts[place] for place in range(3)] == [0, 0, 1]
 
 
@@ -534,9 +541,9 @@ def test_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
     state = route(Balance.ORDER, TargetRecord())
     state.targets[0].breaker = a_breaker(5)
     probe = state.begin(0, 12)
-    assert state.choose(13, (0,)) == Choice(None, (), INF)
+    assert choose(state, 13, (0,)) == Choice(None, (), INF)
     state.end(0, probe)
-    assert state.choose(13, (0,)) == Choice(0, (0,))
+    assert choose(state, 13, (0,)) == Choice(0, (0,))
 
 
 # --- failures ---
