@@ -1,9 +1,9 @@
 """The limits that the engines of one machine share: the state of one engine, and that of their keeper.
 
 One of the processes is the keeper. Each engine, also that of the keeper's process, asks it for leases about once a
-second, and when a call begins to wait. Declared rates and calls at a time are leased (`leases.py`) for each entry of
-`Traffic.rates` and each API key, budgets (`leased_amounts.py`) for each tenant. Messages are objects of JSON. Nothing
-here waits or does I/O: `engine/sharing.py` carries the messages and passes the time.
+second, and when a call begins to wait. Declared rates and calls at a time are leased (`limits/leases.py`) for each
+entry of `Traffic.rates` and each API key, budgets (`budgets/leases.py`) for each tenant. Messages are objects of JSON.
+Nothing here waits or does I/O: `engine/sharing.py` carries the messages and passes the time.
 """
 
 from __future__ import annotations
@@ -165,16 +165,16 @@ class EngineShare:
         share = self._amounts.get(key)
         if share is None:
             share = self._amounts[key] = _AmountShare(self._traffic.budgets[position], self.name)
-            share.lease.on_forget = partial(self._close, key)
-            share.lease.on_use = partial(self._use, key, share)
-            share.lease.on_need = self._want
+            share.on_forget = partial(self._close, key)
+            share.on_use = partial(self._use, key, share)
+            share.on_need = self._want
         share.is_closing = False
-        return share.lease
+        return share
 
     @property
     def next_window(self) -> float:
         """The time at which a window of a budget ends, so that `ask` follows; `math.inf` if none does."""
-        return min((share.lease.ends_at for share in self._amounts.values()), default=math.inf)
+        return min((share.ends_at for share in self._amounts.values()), default=math.inf)
 
     def ask(self) -> JSONObject:
         """Return the next request to the keeper."""
@@ -187,7 +187,7 @@ class EngineShare:
                 rates.append([key, account, name, *_request_row(request)])
         for amount, share in self._amounts.items():
             share.measure(now)
-            if share.lease.ends_at <= now or share.has_waiting:
+            if share.ends_at <= now or share.has_waiting:
                 self._changed.setdefault(amount)
         return {"rates": rates, "amounts": self._reports()}
 
@@ -251,18 +251,18 @@ class EngineShare:
         self._changed.setdefault(key)
 
 
-class _AmountShare:
-    """What an engine has of a shared budget, for one tenant.
+class _AmountShare(AccountLease):
+    """What an engine has of a budget that engines of one machine share, for one tenant.
 
-    lease: what the engine's calls may use.
     is_closing: whether no call uses it any more.
     """
+
+    __slots__ = ("_measured_at", "_taken", "is_closing")
 
     def __init__(self, budget: Budget, name: str) -> None:
         limits = Amounts(*(float(getattr(budget, member) or math.inf) for member in MEMBERS))
         indices = [index for index, member in enumerate(MEMBERS) if budget.limits(member)]
-        self.holders: dict[int, AmountHolder] = {index: AmountHolder(name, SCALES[index]) for index in indices}
-        self.lease: AccountLease = AccountLease(self.holders, limits)
+        super().__init__({index: AmountHolder(name, SCALES[index]) for index in indices}, limits)
         self.is_closing: bool = False
         self._taken = dict.fromkeys(indices, 0)
         self._measured_at = -math.inf
@@ -270,14 +270,14 @@ class _AmountShare:
     @property
     def is_low(self) -> bool:
         """Whether more should be asked for, before a call has to wait for it."""
-        return any(holder.free < holder.ahead / 2 for holder in self.holders.values())
+        return any(holder.free < holder.ahead / 2 for holder in self.members.values())
 
     def measure(self, now: float) -> None:
         """Note what is going to be used: what was used since the last second, or a small part of the limit."""
         if now < self._measured_at + RENEW_SECONDS:
             return
-        for index, holder in self.holders.items():
-            taken, limits = holder.taken, self.lease.limits or NOTHING
+        for index, holder in self.members.items():
+            taken, limits = holder.taken, self.limits or NOTHING
             seconds = now - self._measured_at
             used = max(0.0, taken - self._taken[index]) / seconds * AHEAD_SECONDS
             holder.ahead = int(min(used, limits[index] * SCALES[index] / SMALL_PART))
@@ -287,17 +287,17 @@ class _AmountShare:
     @property
     def has_waiting(self) -> bool:
         """Whether a call waits for more. What others use may make it one that never fits."""
-        return any(holder.needed for holder in self.holders.values())
+        return any(holder.needed for holder in self.members.values())
 
     @property
     def is_given_back(self) -> bool:
         """Whether the keeper knows that nothing is left here."""
-        return all(not holder.free for holder in self.holders.values())
+        return all(not holder.free for holder in self.members.values())
 
     def report(self) -> JSONObject:
         """Return what the engine has used and needs."""
         found: JSONObject = {}
-        for index, holder in self.holders.items():
+        for index, holder in self.members.items():
             report = holder.report()
             values = (report.given, report.used, report.returned, report.needed, report.wanted)
             found[str(index)] = [min(value, 2 * MOST_UNITS) for value in values]
@@ -308,10 +308,9 @@ class _AmountShare:
         if not isinstance(gifts, dict) or not isinstance(spent, dict):
             raise MessageError("gifts must be objects")
         returned = False
-        lease = self.lease
-        lease.ends_at = ends_at
-        lease.spent = Amounts(*(_number(spent.get(str(index), 0)) / SCALES[index] for index in range(len(MEMBERS))))
-        for index, holder in self.holders.items():
+        self.ends_at = ends_at
+        self.spent = Amounts(*(_number(spent.get(str(index), 0)) / SCALES[index] for index in range(len(MEMBERS))))
+        for index, holder in self.members.items():
             row = gifts.get(str(index))
             if isinstance(row, list):
                 total, most, recalled = _row(row, 3)
@@ -324,7 +323,7 @@ class _AmountShare:
 
     def give_back(self) -> None:
         """Return what no call has reserved."""
-        for holder in self.holders.values():
+        for holder in self.members.values():
             report = holder.report()
             holder.receive(Gift(holder.name, report.given, max(0, int(min(holder.most, 1e18))), recalled=True))
 
