@@ -15,8 +15,7 @@ from functools import cache
 from itertools import product
 from statistics import fmean, median
 
-from manystream.engine.traffic.routing.hedge import Hedge
-from manystream.engine.traffic.routing.options import Balance
+from manystream.engine.traffic.routing.options import Balance, Hedge
 
 from .limit_forms import MODELLED_FORMS
 from .modelled import inference_server, quota_run, quota_server, replicas

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from .engine.traffic.limits.rate_limit import RateLimit as RateLimit
     from .engine.traffic.options import Traffic as Traffic
     from .engine.traffic.options import TrafficStatistics as TrafficStatistics
-    from .engine.traffic.routing.hedge import Hedge as Hedge
+    from .engine.traffic.routing.options import Hedge as Hedge
     from .engine.traffic.routing.options import Route as Route
     from .engine.traffic.routing.options import RouteStatistics as RouteStatistics
     from .engine.traffic.routing.options import Target as Target
@@ -163,11 +163,11 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Budget",
         "BudgetStatistics",
     ),
-    ".engine.traffic.routing.hedge": ("Hedge",),
     ".engine.traffic.options": ("Traffic", "TrafficStatistics"),
     ".engine.traffic.budgets.price": ("Price",),
     ".engine.traffic.limits.rate_limit": ("LimiterStatistics", "LimitStatistics", "RateLimit"),
     ".engine.traffic.routing.options": (
+        "Hedge",
         "Route",
         "RouteStatistics",
         "Target",

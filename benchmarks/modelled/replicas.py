@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
-from manystream.engine.traffic.routing.options import Balance
-from manystream.engine.traffic.routing.router import RouteState, TargetRecord
+from manystream.engine.traffic.routing.options import Balance, Hedge
+from manystream.engine.traffic.routing.router import HedgeState, RouteState, TargetRecord
 
 from .events import Events
 

@@ -13,8 +13,18 @@ from ....providers.errors import InvalidRequestError
 from ....providers.model.options import Timeouts
 from ....providers.model.request import Request, RequestOptions
 from ....providers.model.request_rules import REQUEST, is_filled
-from ....providers.model.rules import Checker, Rule, described, flag, instance, number, optional, sequence, word
-from .hedge import Hedge
+from ....providers.model.rules import (
+    LARGEST,
+    Checker,
+    Rule,
+    described,
+    flag,
+    instance,
+    number,
+    optional,
+    sequence,
+    word,
+)
 
 BalanceName: TypeAlias = Literal["order", "weighted", "fastest", "sticky"]
 FailoverName: TypeAlias = Literal["content_filter", "context_overflow"]
@@ -94,6 +104,32 @@ def _why_not(option: str) -> str:
     if option in OF_THE_CALL:
         return "it holds for the whole call, so give it to the request"
     return "it may have any option of a request but its model and messages"
+
+
+@dataclass(slots=True, frozen=True)
+class Hedge:
+    """The options for a second attempt of a call whose first event is late.
+
+    after: seconds without an event; or "p95": the 95th percentile of the time to the first event in the last 200 calls.
+    at_most: the largest part of the last minute's calls that may be sent twice, above 0 and up to 1.
+    """
+
+    after: float | Literal["p95"] = "p95"
+    at_most: float = 0.05
+
+    def __post_init__(self) -> None:
+        if self.after != "p95" and not _is_between(self.after, LARGEST):
+            raise InvalidRequestError(
+                "hedge.after", f'must be "p95" or a number of seconds above 0, not {described(self.after)}'
+            )
+        if not _is_between(self.at_most, 1 + 1e-9):
+            raise InvalidRequestError(
+                "hedge.at_most", f"must be a part above 0 and up to 1, not {described(self.at_most)}"
+            )
+
+
+def _is_between(value: object, end: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < end
 
 
 @dataclasses.dataclass(slots=True, frozen=True, init=False)

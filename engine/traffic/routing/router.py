@@ -5,9 +5,10 @@ Calls wait here only while every target is left alone. Calls that wait for a lim
 
 from __future__ import annotations
 
+import bisect
 import logging
 import math
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -20,8 +21,7 @@ from ...call.runtime import Runtime
 from ...request.preparer import Preparer
 from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host
 from ..queue.pump import Notification, Pump, WaitingCall
-from .hedge import HedgeState
-from .options import Balance, Route, RouteStatistics, Target, TargetStatistics
+from .options import Balance, Hedge, Route, RouteStatistics, Target, TargetStatistics
 
 TIME_SMOOTHING = 0.2
 """Weight of the latest time to the first event in the smoothed time."""
@@ -403,6 +403,78 @@ class RouteState:
         least = min(scores.values())
         best = [index for index in known if scores[index] == least]
         return best[int(self._random() * len(best))]
+
+
+REMEMBERED = 200
+"""The number of latest first events from which the percentile is computed."""
+
+LEAST_KNOWN = 20
+"""The number of first events below which there is no percentile, and no second attempt."""
+
+_ROUNDING = 1e-9
+
+MINUTE = 60
+"""The number of seconds over which calls and second attempts are counted."""
+
+
+class HedgeState:
+    """When a call of a route without a first event is sent a second time, to another target: by its recent first events
+    and second attempts.
+
+    hedge: the options.
+    total: the number of second attempts so far.
+    """
+
+    def __init__(self, hedge: Hedge) -> None:
+        self.hedge = hedge
+        self.total: int = 0
+        self._recent: deque[float] = deque()
+        self._sorted: list[float] = []
+        # Calls and second attempts in each of the last 60 seconds. The index is the second modulo 60.
+        self._calls = [0] * MINUTE
+        self._hedges = [0] * MINUTE
+        self._second = 0
+
+    def begin(self, now: float, *, again: bool = False) -> float:
+        """Record that a call is sent. Return the time of its second attempt; `math.inf` if that is not known.
+
+        again: the call was sent before, and is counted.
+        """
+        self._turn(now)
+        if not again:
+            self._calls[self._second % MINUTE] += 1
+        if not isinstance(self.hedge.after, str):
+            return now + self.hedge.after
+        if len(self._sorted) < LEAST_KNOWN:
+            return math.inf
+        return now + self._sorted[int(0.95 * len(self._sorted))]
+
+    def first_event(self, seconds: float) -> None:
+        """Record the seconds from a call's first attempt to its first event."""
+        self._recent.append(seconds)
+        bisect.insort(self._sorted, seconds)
+        if len(self._recent) > REMEMBERED:
+            del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft())]
+
+    def allows(self, now: float) -> bool:
+        """Return whether one more second attempt may be made now."""
+        self._turn(now)
+        return sum(self._hedges) + 1 <= self.hedge.at_most * sum(self._calls) + _ROUNDING
+
+    def take(self, now: float) -> bool:
+        """Return True, and count a second attempt, if one may be made now."""
+        if not self.allows(now):
+            return False
+        self._hedges[self._second % MINUTE] += 1
+        self.total += 1
+        return True
+
+    def _turn(self, now: float) -> None:
+        """Clear the counts of the seconds that have begun since the last call of this method."""
+        second = int(now)
+        for passed in range(max(self._second + 1, second - MINUTE + 1), second + 1):
+            self._calls[passed % MINUTE] = self._hedges[passed % MINUTE] = 0
+        self._second = max(self._second, second)
 
 
 logger: logging.Logger = logging.getLogger("manystream.traffic")

@@ -7,8 +7,8 @@ from itertools import repeat
 
 import pytest
 
-from manystream.engine.traffic.routing.hedge import Hedge, HedgeState
-from manystream.engine.traffic.routing.router import MOST_SESSIONS, KeyRing, Sessions
+from manystream.engine.traffic.routing.options import Hedge
+from manystream.engine.traffic.routing.router import MOST_SESSIONS, HedgeState, KeyRing, Sessions
 from manystream.providers.errors import InvalidRequestError
 
 INF = math.inf

@@ -10,8 +10,7 @@ import pytest
 from benchmarks.limit_forms import FORMS, MODELLED_FORMS
 from benchmarks.modelled import inference_server, quota_run, quota_server, replicas
 from benchmarks.modelled.form_run import FormRun
-from manystream.engine.traffic.routing.hedge import Hedge
-from manystream.engine.traffic.routing.options import Balance
+from manystream.engine.traffic.routing.options import Balance, Hedge
 
 SERVERS = range(1000, 1020)
 
