@@ -312,10 +312,6 @@ class Admission(AdmissionControl, WaitingCall):
         candidate = self._candidate
         candidate.limiter.state.answered(candidate, self._now)
 
-    def leave_uncounted(self) -> None:
-        """Do not count an attempt against `Retry.max_attempts`."""
-        self.uncounted += 1
-
     def rival_chosen(self) -> None:
         raise AssertionError("a call to one target has no second attempt")
 

@@ -228,7 +228,7 @@ class Routed(Admission):
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
         if self._of(attempt) is not self._candidate:
-            self.leave_uncounted()
+            self.uncounted += 1
         else:
             super().resent(attempt, error)
 
@@ -257,7 +257,7 @@ class Routed(Admission):
         index, sent = candidate.target_index, attempt.sent
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
-            self.leave_uncounted()
+            self.uncounted += 1
             candidate.refusals += 1
             self._leave_target(None, now)
             self._avoided = candidate
@@ -762,7 +762,7 @@ class Routed(Admission):
         rival.began = now
         rival.attempt_number = self._route.begin(index, now)
         self.ring(index).begin(key, None, now)
-        self.leave_uncounted()
+        self.uncounted += 1
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True
