@@ -312,11 +312,15 @@ class Attempt(BodyOwner):
         if key is not None:
             self.on_key(key, fresh=fresh)
         elif not self.over:
-            fresh_key.source.wait(self, fresh=fresh)
+            fresh_key.source.wait(self, partial(self.on_key, fresh=fresh), self.on_defect)
             self.arm()
 
-    def on_key(self, key: Key, *, fresh: bool) -> None:
+    def on_key(self, key: Key | ProviderError, *, fresh: bool) -> None:
+        """Take the key, or the error that says why there is none. fresh: as for `acquire`."""
         if self.over:
+            return
+        if isinstance(key, ProviderError):
+            self.on_no_key(key)
             return
         try:
             self.prepared = self.prepared.with_key(key)

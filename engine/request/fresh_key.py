@@ -9,8 +9,8 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import trio
 
@@ -34,6 +34,9 @@ Key: TypeAlias = str | Token
 WriteHead: TypeAlias = Callable[[Key], tuple[WireHead, Redaction]]
 """Encodes a request's head with the key that it is given. Raises `InvalidRequestError`."""
 
+OnKey: TypeAlias = Callable[[Key | ProviderError], None]
+"""Receives the key that an attempt has waited for, or the error that says why there is none."""
+
 RENEWED_EARLY = 0.1
 """The part of a token's lifetime before its end in which it is renewed, while calls still use it."""
 
@@ -50,22 +53,6 @@ NOTHING = object()
 
 SERVED_AT_ONCE = 64
 """The number of waiting attempts that get the key in one step of the task. Then other tasks run."""
-
-
-class KeyWaiter(Protocol):
-    """An attempt that waits for a key."""
-
-    def on_key(self, key: Key, *, fresh: bool) -> None:
-        """Receive the key. `fresh`: what was given to `KeySource.wait`."""
-        ...
-
-    def on_no_key(self, error: ProviderError) -> None:
-        """Receive the error: there is no key."""
-        ...
-
-    def on_defect(self, error: Exception) -> None:
-        """End after a defect in this library. Never raises."""
-        ...
 
 
 class KeySource:
@@ -89,7 +76,7 @@ class KeySource:
         self._kept: Key | None = None
         self._renew_at = self._expires_at = -math.inf
         self._running = False  # the task
-        self._waiting: dict[KeyWaiter, bool] = {}
+        self._waiting: dict[Hashable, tuple[OnKey, Callable[[Exception], None]]] = {}
 
     def ask(self) -> Key | None:
         """Return the key; None while the task has yet to get one, for which an attempt can `wait`.
@@ -114,15 +101,18 @@ class KeySource:
             return valid
         return kept if now < self._expires_at else None
 
-    def wait(self, waiter: KeyWaiter, *, fresh: bool) -> None:
-        """Notify an attempt when the task has the key, or has none."""
-        self._waiting[waiter] = fresh
+    def wait(self, waiter: Hashable, on_key: OnKey, on_defect: Callable[[Exception], None]) -> None:
+        """Let an attempt wait until the task has the key, or has none.
 
-    def is_asked_by(self, waiter: KeyWaiter) -> bool:
+        on_defect: called if `on_key` raises. Never raises.
+        """
+        self._waiting[waiter] = on_key, on_defect
+
+    def is_asked_by(self, waiter: Hashable) -> bool:
         """Return whether an attempt waits."""
         return waiter in self._waiting
 
-    def forget(self, waiter: KeyWaiter) -> None:
+    def forget(self, waiter: Hashable) -> None:
         """An attempt waits no longer. The task goes on for the others. May be called again."""
         self._waiting.pop(waiter, None)
 
@@ -212,14 +202,11 @@ class KeySource:
         """Give the attempts that wait the key, or each of them an error of its own."""
         assert self._backend is not None, "an engine has a backend"
         served, self._waiting = self._waiting, {}
-        for number, (waiter, fresh) in enumerate(served.items(), 1):
+        for number, (on_key, on_defect) in enumerate(served.values(), 1):
             try:
-                if isinstance(outcome, ProviderError):
-                    waiter.on_no_key(_again(outcome))
-                else:
-                    waiter.on_key(outcome, fresh=fresh)
+                on_key(_again(outcome) if isinstance(outcome, ProviderError) else outcome)
             except Exception as error:
-                waiter.on_defect(error)
+                on_defect(error)
             if number % SERVED_AT_ONCE == 0:
                 await self._backend.checkpoint()
 
