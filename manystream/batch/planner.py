@@ -260,7 +260,7 @@ class Planner:
                 move[each.key] = dearest
                 ahead += each.lines
             else:
-                look = min(look, latest if latest > now else now + max(1.0, stop))
+                look = min(look, latest if latest > now else now + 1.0)  # live calls have room for it soon
                 next_way, next_look = self._upgrade(each, places[each.way], now, lines)
                 look = min(look, next_look)
                 if next_way is not None:

@@ -87,6 +87,16 @@ def test_the_batch_that_waits_longest_is_cancelled_last_and_the_others_one_by_on
     assert later.look == 6 * HOUR - MARGIN - 600 - plan.live_seconds(30_000)
 
 
+def test_what_waits_for_room_among_live_calls_is_looked_at_again_at_once() -> None:
+    plan = planner(BATCH, WINDOW, LIVE, deadline=HOUR)
+    plan.observe_live(10.0, 20.0)
+    window = UnderWay("w1", "window", 100, since=0.0)
+    now = HOUR - MARGIN - 10 - plan.live_seconds(100)
+    busy = plan.decide(now, unsent=0, live=250, under_way=[window])
+    assert (busy.move, busy.look) == ({}, now + 1)
+    assert plan.decide(now + 1, unsent=0, live=0, under_way=[window]).move == {"w1": "live"}
+
+
 def test_what_cannot_be_cancelled_is_not_moved() -> None:
     plan = planner(UNSTOPPABLE, LIVE, deadline=9 * HOUR)
     batch = UnderWay("b1", "batch", 1000, since=0.0)
