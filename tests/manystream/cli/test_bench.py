@@ -133,9 +133,7 @@ def test_calls_cancelled_at_the_end_are_not_failures(bench: Bench, simulator: Si
     result = result_of(out)
     assert status == 0
     assert result["calls"] == {"due": 2, "started": 2, "ok": 0, "failed": 0, "unfinished": 2}
-    # Longer on a busy machine: only the lower bounds are certain.
-    assert result["seconds"] > 0.05
-    assert result["itl"]["p50"] > 0.002
+    assert result["seconds"] > 0.05  # longer on a busy machine, where events also arrive together
 
 
 def test_without_a_url_the_simulator_answers_with_a_note(bench: Bench) -> None:
