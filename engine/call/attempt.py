@@ -266,7 +266,8 @@ class Attempt(BodyOwner):
     @property
     def sent(self) -> bool:
         """True if a byte of the request, or of the one that created a durable answer, may have reached the server."""
-        return self.phase in SENT or self.reads
+        durable = self.prepared.durable
+        return self.phase in SENT or (durable is not None and durable.reads)
 
     @property
     def reads(self) -> bool:

@@ -357,7 +357,8 @@ class Admission(AdmissionControl, WaitingCall):
         return min(delay, PAUSE) if is_lost(error) else None
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
-        now, candidate = self._now, self._candidate
+        candidate = self._candidate
+        now = candidate.limiter.runtime.loop.clock()
         sent = attempt is not None and attempt.sent
         error = None if outcome is None else outcome.error
         response = None if outcome is None else outcome.response
@@ -386,9 +387,9 @@ class Admission(AdmissionControl, WaitingCall):
         if candidate.began == NEVER:
             return
         if candidate.need is None:
-            spent = NOTHING_SPENT if response is None else Spent(response.usage)
-        else:
-            spent = spent_by(candidate.need.input_tokens, response, error) if sent else NOTHING_SPENT
+            self._record(candidate, error, NOTHING_SPENT if response is None else Spent(response.usage), now)
+            return
+        spent = spent_by(candidate.need.input_tokens, response, error) if sent else NOTHING_SPENT
         self._close(candidate, error, spent, now, sent=sent)
 
     def _close(

@@ -106,6 +106,8 @@ class Routed(Admission):
         "_was_sent",
     )
 
+    uncounted: int
+
     def __init__(
         self,
         route: Router,

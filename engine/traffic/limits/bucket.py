@@ -331,9 +331,9 @@ class LearnedBucket(Bucket):
 
     def _set_rate(self, rate: float, now: float) -> None:
         self.fill(now)
-        self.rate = rate = max(rate, LEAST_CALLS * self._least_capacity)
-        self.capacity = max(rate, self._least_capacity)
-        self.level = min(self.level, self.capacity)
+        self.rate: float = max(rate, LEAST_CALLS * self._least_capacity)
+        self.capacity: float = max(self.rate, self._least_capacity)
+        self.level: float = min(self.level, self.capacity)
 
 
 def first_rate(reported: float, sent: float, seconds: float) -> float:

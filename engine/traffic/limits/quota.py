@@ -71,9 +71,11 @@ class Window:
     none is known and no call was refused, it grows faster with each answer, as far as `UNTRIED` allows.
     """
 
-    __slots__ = ("_answer", "_pace", "_seconds", "_sent", "_size", "_unconfirmed", "_used_at")
+    __slots__ = ("_answer", "_limits", "_pace", "_seconds", "_sent", "_size", "_unconfirmed", "_used_at")
 
-    def __init__(self) -> None:
+    def __init__(self, *, limits: bool = True) -> None:
+        """Create an empty one. limits: whether its size limits the calls; else it only remembers them."""
+        self._limits = limits
         self._size = float(START)
         self._sent = 0
         self._seconds = Mean(CONFIRMED_AFTER)  # until a call is confirmed
@@ -97,6 +99,8 @@ class Window:
         """Add a call that is sent."""
         self._unconfirmed[permit] = now + CONFIRMED_AFTER
         self._sent += 1
+        if not self._limits:
+            return
         self._pace.take(1.0, now)
         if 2 * len(self._unconfirmed) >= int(self._size):
             self._used_at = now
@@ -229,7 +233,7 @@ class Quota:
         self.charging: Charging = charging
         self.output: Mean = Mean(DEFAULT_OUTPUT)
         self.adaptive = adaptive
-        self.window: Window = Window()
+        self.window: Window = Window(limits=adaptive)
         self.hold_until: float = -math.inf
         self.spent_until: float = -math.inf
         self.spent_why: str = ""
@@ -450,10 +454,9 @@ class Quota:
         """Return the whole cost of a call that was given up before its request was sent."""
         self.sent -= 1
         self.window.remove(permit, was_sent=False)
-        charged = permit.charged
-        self._change(permit, charged, now)
+        self._change(permit, permit.cost, now)
         if self.adaptive:
-            self._totals = self._totals.less(charged)
+            self._totals = self._totals.less(permit.cost)
         self._close(permit)
 
     def believed_rate(self, unit: Unit) -> float:
@@ -495,8 +498,10 @@ class Quota:
         for reported in self.reported.values():
             if reported.declared or not declared_only:
                 reported.bucket.give_back(refund[reported.unit], now)
+        if declared_only or not self.learned:
+            return
         for unit, learned in self.learned.items():
-            if not declared_only and permit.sent_at > learned.made_at:
+            if permit.sent_at > learned.made_at:
                 learned.give_back(refund[unit], now)
 
     def _close(self, permit: Permit) -> None:

@@ -386,7 +386,7 @@ class TenantClass:
 
     def _shift(self, line: TenantLine, change: float, most: float) -> None:
         """Change a tenant's service, but not to more than `most` below or above that of the others."""
-        least = self._least()
+        least = self._least() if self._heap else None
         others = self._floor if least is None else least
         service, line.service = line.service, line.service + change
         if change < 0:
