@@ -260,6 +260,8 @@ RECEIPT = (
     *("input_tokens", "output_tokens"),
 )
 """The counters of a receipt."""
+MONEY = ("list_price", "paid", "saved")
+"""The members of a way in a receipt that are null without a price list."""
 
 
 def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> str:
@@ -268,7 +270,10 @@ def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> st
     found["seconds"], found["notes"] = round(elapsed, 3), [*counters.notes]
     found["cost"] = {currency: float(amount) for currency, amount in counters.cost.items()}
     found["ways"] = {
-        name: {member: round(value, 9) for member, value in (asdict(way) | {"saved": way.saved}).items()}
+        name: {
+            member: None if member in MONEY and not way.list_price else round(value, 9)
+            for member, value in (asdict(way) | {"saved": way.saved}).items()
+        }
         for name, way in counters.ways.items()
     }
     if deadline is not None:

@@ -88,6 +88,7 @@ def test_the_receipt_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert (found["answered"], found["kept"], found["missed_seconds"]) == (12, True, 0)
     assert found["ways"]["live"]["lines"] == 12
+    assert found["ways"]["live"]["paid"] is None, "the simulator has no prices"
 
 
 def test_a_missed_deadline_is_an_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
