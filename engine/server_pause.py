@@ -28,7 +28,7 @@ async def control_server(starter: CallStarter, provider: Provider, mode: str | N
         if traffic is not None:
             traffic.server_paused(prepared.origin)
     try:
-        await fetch(prepared, runtime, CLOCKS)
+        await fetch(prepared, runtime, CLOCKS, needs_body=False)
     except ProviderError:
         if mode is not None and before is None:
             del runtime.paused[prepared.origin]

@@ -121,14 +121,16 @@ async def fetch(
     on_data: Callable[[bytes], object] | None = None,
     *,
     idempotent: bool = True,
+    needs_body: bool = True,
 ) -> bytes:
     """Send a request and return the body of its response. Raises `ProviderError` for an error, and for no or half a
     response.
 
     on_data: gets the body's pieces as they come; then nothing is returned.
     idempotent: as for `PlainRequest`.
+    needs_body: whether half a response is an error. Otherwise the head of a success is enough.
     """
-    sent = _Fetched(prepared, runtime, clocks, on_data, idempotent)
+    sent = _Fetched(prepared, runtime, clocks, on_data, idempotent, needs_body)
     try:
         await sent.ended.wait()
     finally:
@@ -149,12 +151,14 @@ class _Fetched(Exchange):
         clocks: Clocks,
         on_data: Callable[[bytes], object] | None,
         idempotent: bool,
+        needs_body: bool,
     ) -> None:
         self.label: str = f"a request to {prepared.provider.name!r}"
         self.pieces: list[bytes] = []
         self.error: ProviderError | None = None
         self.ended = runtime.backend.event()
         self._take = on_data or self.pieces.append
+        self._needs_body = needs_body
         self._succeeds = False
         prepared.forwarder = self
         self.request: PlainRequest = PlainRequest(self, prepared, runtime, clocks, idempotent=idempotent)
@@ -198,5 +202,6 @@ class _Fetched(Exchange):
         """Do nothing: `PlainRequest` has the latest attempt."""
 
     def failed(self, attempt: Attempt, error: ProviderError) -> None:
-        self.error = error
+        if self._needs_body or not self._succeeds:
+            self.error = error
         self.ended.set()

@@ -610,6 +610,18 @@ async def test_a_server_that_refuses_a_pause_is_an_error() -> None:
             await engine.pause("vllm-generate")
 
 
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+async def test_the_head_of_an_answer_says_whether_a_server_pauses(status: str) -> None:
+    async def serve(line: Line) -> None:
+        await line.request()
+        await line.send(answer('{"status":"ok"}', status=status)[:-3])
+
+    expected = nullcontext() if status == "200 OK" else pytest.raises(ms.ProviderError)
+    async with open_peer(serve) as peer, ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)]) as engine:
+        with expected:
+            await engine.pause("vllm-generate")
+
+
 @pytest.mark.parametrize("paused", [True, False])
 async def test_the_silence_of_a_paused_server_is_no_timeout(paused: bool, autojump_clock: MockClock) -> None:
     gone_on = trio.Event()
