@@ -117,7 +117,7 @@ class Batches(abc.ABC):
 
     def upload(self, request: HTTPRequest, key: str) -> StoredFile:
         """Read a request that uploads a file. Raises `APIError`."""
-        raise NotImplementedError
+        raise APIError(404, f"{self.service} takes no files")
 
     def content(self, item: Item) -> Reply:
         """What is downloaded: the bytes of a file."""
