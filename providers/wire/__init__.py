@@ -1,1 +1,14 @@
-"""What the dialects share: the answer under construction, templates of deltas, and rules that several wires have."""
+"""What the dialects share: the answer under construction, templates of deltas, and rules that several wires have.
+
+| part | what it is |
+|---|---|
+| `accumulate`, `answer_tokens`, `answer_limits`, `answer_bytes` | the answer so far, its tokens, and its bounds |
+| `tool_calls`, `call_ids`, `tool_names` | to which call a fragment belongs; ids and names that the wire accepts |
+| `delta_template`, `cut_pairs` | the next delta by its bytes; a character that was cut between two deltas |
+| `error_bodies`, `retry_hints`, `context_overflow`, `html_page`, `answer_body` | what comes in place of an answer |
+| `event_order` | the order of the events that programs get, as tables; the tests check each stream by them |
+| `quirks`, `wire_head`, `request_ids` | where servers differ; the head of a request, the id of a response |
+| `cache_marks`, `omission_warnings` | what a wire can carry in part |
+
+A rule of one wire belongs to the folder of its dialect.
+"""
