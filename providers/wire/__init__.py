@@ -3,7 +3,7 @@
 | part | what it is |
 |---|---|
 | `accumulate`, `answer_tokens`, `answer_limits`, `answer_bytes` | the answer so far, its tokens, and its bounds |
-| `tool_calls`, `call_ids`, `tool_names` | to which call a fragment belongs; ids and names that the wire accepts |
+| `call_ids`, `tool_names` | ids and names of tool calls that the wire accepts |
 | `delta_template`, `cut_pairs` | the next delta by its bytes; a character that was cut between two deltas |
 | `error_bodies`, `retry_hints`, `context_overflow`, `html_page`, `answer_body` | what comes in place of an answer |
 | `event_order` | the order of the events that programs get, as tables; the tests check each stream by them |

@@ -13,9 +13,9 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import same_text
 from manystream.providers.model.events import Event, FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.model.response import Response
+from manystream.providers.openai.chat.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from manystream.providers.wire import accumulate
 from manystream.providers.wire.accumulate import Accumulator
-from manystream.providers.wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from tests.conformance.exchange import provider_for
 
 Fragment = tuple[str, int | None, str, str]

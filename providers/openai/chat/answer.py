@@ -27,12 +27,12 @@ from ...model.events import Event, TextDelta, ThinkingDelta
 from ...model.messages import ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, events_of
 from ...wire.answer_tokens import AnswerTokens
-from ...wire.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .audio import AudioInProgress
 from .images import image_of_url
 from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .stream_messages import next_message
+from .tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .usage import finish_reason_of, read_usage
 from .values import LOGPROBS, PROMPT_IDS, TOKEN_IDS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..json.json_values import MalformedJSONError, loads
-from ..model.events import Event
-from .accumulate import Accumulator, ToolCallInProgress
+from ...json.json_values import MalformedJSONError, loads
+from ...model.events import Event
+from ...wire.accumulate import Accumulator, ToolCallInProgress
 
 LEGACY_INDEX = -1
 """The index for the one call of OpenAI's older `function_call` member, which has neither id nor index."""
