@@ -24,10 +24,12 @@ from ..request.errors import transport_error
 from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
-from .body import Body, BodyOwner, Envelope, ErrorBody, StreamBody, content_coding
-from .body.base import STEP_EVENTS, Receiver
-from .body.fast_path import FastPath, FastReceiver
+from .answer_body import Envelope
+from .body import STEP_EVENTS, Body, BodyOwner, Receiver, content_coding
 from .completion import Timings
+from .error_body import ErrorBody
+from .fast_path import FastPath, FastReceiver
+from .stream_body import StreamBody
 from .timeouts import (
     CONNECTING,
     ERROR_BODY_SECONDS,

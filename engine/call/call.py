@@ -31,7 +31,7 @@ from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
 from .admission_control import AdmissionControl
 from .attempt import Attempt
-from .body.base import Receiver
+from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
 from .plain_request import PlainRequest

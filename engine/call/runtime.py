@@ -14,7 +14,7 @@ from ...transport.timers import Timers
 from ...transport.url import Origin
 from ..request.limits import Limits
 from ..request.prepared import Prepared
-from .body.buffered import Buffered
+from .buffered import Buffered
 from .home import Home
 
 Action: TypeAlias = Callable[[], None]

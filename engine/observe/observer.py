@@ -19,7 +19,7 @@ from ...providers.catalog.provider import Provider
 from ...providers.model.events import Event
 from ...providers.model.request import Request
 from ...providers.model.rules import Rule, instance
-from ..call.body.base import Receiver
+from ..call.body import Receiver
 from ..call.call import CallHooks, RunningCall
 from ..call.callbacks import CallContext, check_callback
 from ..call.completion import Completion

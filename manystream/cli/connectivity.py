@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.call.body.error import add_address, is_wrong_address
+from ..engine.call.error_body import add_address, is_wrong_address
 from ..engine.calls import make_id
 from ..engine.request.addresses import addressed, url_in
 from ..engine.request.limits import Limits

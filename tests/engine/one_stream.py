@@ -17,7 +17,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
-from manystream.engine.call.body.buffered import Buffered
+from manystream.engine.call.buffered import Buffered
 from manystream.engine.call.timeouts import effective
 from manystream.engine.request.limits import Limits
 from manystream.engine.request.prepared import Prepared, Shared

@@ -8,8 +8,8 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.call.body.base import BodyOwner
-from manystream.engine.call.body.buffered import STEP_BYTES, Buffered
+from manystream.engine.call.body import BodyOwner
+from manystream.engine.call.buffered import STEP_BYTES, Buffered
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.answer_bytes import kept_bytes
 from tests.support.peers import (

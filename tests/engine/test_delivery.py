@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt, Steps
-from manystream.engine.call.body.buffered import Buffered
+from manystream.engine.call.buffered import Buffered
 from manystream.engine.call.call import CallHooks, Counters, RunningCall, TargetRequest
 from manystream.engine.call.timeouts import effective
 

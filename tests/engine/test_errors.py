@@ -11,7 +11,7 @@ import trio
 
 import manystream as ms
 from manystream import engine
-from manystream.engine.call.body.buffered import Buffered
+from manystream.engine.call.buffered import Buffered
 from manystream.engine.request.errors import callback_failed, ends_engine, internal, transport_error
 from manystream.engine.request.redaction import hide_words, redacted
 from manystream.transport.errors import Phase, TransportError

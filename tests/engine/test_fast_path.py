@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.call.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.transport.sse import usual_framing
 from tests.engine.one_stream import CASES, END, HEAD, VARIANTS, Case, Stream, both, cases, chunk, cuts, delta, wire

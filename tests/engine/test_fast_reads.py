@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import manystream as ms
-from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.call.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.chunked import size_line_length
@@ -244,7 +244,7 @@ def test_the_length_of_a_size_line_is_found_once(cut: bool, monkeypatch: pytest.
         found.append(position)
         return size_line_length(data, position)
 
-    monkeypatch.setattr("manystream.engine.call.body.fast_path.size_line_length", find)
+    monkeypatch.setattr("manystream.engine.call.fast_path.size_line_length", find)
     reader = Reader()
     reader.path.cut = cut
     one, long = ((cut_event(text, 50) if cut else chunk(event(text))) for text in ("one", "x" * 300))

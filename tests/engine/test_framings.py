@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.call.fast_path import FastPath
 from manystream.engine.request.limits import Limits
 from manystream.providers.catalog.dialect import DeltaTarget
 from manystream.providers.catalog.registry import DIALECTS

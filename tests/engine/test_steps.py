@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
-from manystream.engine.call.body.base import STEP_EVENTS
+from manystream.engine.call.body import STEP_EVENTS
 from manystream.engine.frontends.stream import HIGH_WATER
 from manystream.portal import open_portal
 from tests.support.peers import (

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.call.body.fast_path import FastPath
+from manystream.engine.call.fast_path import FastPath
 from manystream.providers.catalog.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire import delta_template

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from ....providers.catalog.dialect import StreamMachine
-from ....providers.model.events import Error, Event
-from ....providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
-from ....providers.model.response import Response, arrived
-from ....providers.wire.answer_bytes import kept_bytes
-from ....transport.errors import TransportError
-from ....transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
-from ...request.durable import DurableAnswer
-from ...request.errors import transport_error
-from .base import STEP_EVENTS, Body, BodyOwner
+from ...providers.catalog.dialect import StreamMachine
+from ...providers.model.events import Error, Event
+from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
+from ...providers.model.response import Response, arrived
+from ...providers.wire.answer_bytes import kept_bytes
+from ...transport.errors import TransportError
+from ...transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
+from ..request.durable import DurableAnswer
+from ..request.errors import transport_error
+from .body import STEP_EVENTS, Body, BodyOwner
 from .fast_path import FastPath
 
 

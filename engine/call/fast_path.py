@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ....providers.catalog.dialect import DeltaTarget, StreamMachine
-from ....providers.wire.delta_template import LARGEST_DELTA, Match, Template, shared_bytes
-from ....transport.chunked import CHUNK_END, SIZES, size_line_length
-from ....transport.sse import ServerSentEvent, usual_framing
+from ...providers.catalog.dialect import DeltaTarget, StreamMachine
+from ...providers.wire.delta_template import LARGEST_DELTA, Match, Template, shared_bytes
+from ...transport.chunked import CHUNK_END, SIZES, size_line_length
+from ...transport.sse import ServerSentEvent, usual_framing
 
 if TYPE_CHECKING:
-    from .base import Body
+    from .body import Body
 
 size_of: Callable[[bytes], int | None] = SIZES.get
 

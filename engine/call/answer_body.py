@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....providers.json.json_values import leading_json
-from ....providers.model.provider_error import ErrorCategory, ProviderError, truncated
-from ....providers.model.response import Response
-from ....providers.wire.accumulate import events_of
-from ....providers.wire.answer_tokens import drop_unasked
-from ....providers.wire.retry_hints import poll_after_ms
-from ....transport.errors import TransportError
-from .base import STEP_EVENTS, Body, BodyOwner, Form, content_of, form_of
-from .error import add_address
+from ...providers.json.json_values import leading_json
+from ...providers.model.provider_error import ErrorCategory, ProviderError, truncated
+from ...providers.model.response import Response
+from ...providers.wire.accumulate import events_of
+from ...providers.wire.answer_tokens import drop_unasked
+from ...providers.wire.retry_hints import poll_after_ms
+from ...transport.errors import TransportError
+from .body import STEP_EVENTS, Body, BodyOwner, Form, content_of, form_of
+from .error_body import add_address
 from .fast_path import FastPath
-from .stream import stream_body
+from .stream_body import stream_body
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....providers.model.provider_error import ProviderError, malformed
+from ...providers.model.provider_error import ProviderError, malformed
 
 if TYPE_CHECKING:
-    from .base import BodyOwner
+    from .body import BodyOwner
 
 STEP_BYTES = 64 * 1024
 """The number of bytes that an answer receives between two reports. A smaller answer is not counted."""

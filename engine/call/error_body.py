@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ....providers.catalog.json_stream import DONE_MARK, events_in
-from ....providers.json.json_values import leading_json, mapping, shown
-from ....providers.model.provider_error import ErrorCategory, ProviderError
-from ....providers.wire.error_bodies import object_of
-from ....transport.errors import TransportError
-from ....transport.sse import BARE_LINES, ServerSentEvent, SSEParser
-from ...request.prepared import Prepared
-from .base import BOM, Body, BodyOwner, Form, content_coding, content_of, form_of
+from ...providers.catalog.json_stream import DONE_MARK, events_in
+from ...providers.json.json_values import leading_json, mapping, shown
+from ...providers.model.provider_error import ErrorCategory, ProviderError
+from ...providers.wire.error_bodies import object_of
+from ...transport.errors import TransportError
+from ...transport.sse import BARE_LINES, ServerSentEvent, SSEParser
+from ..request.prepared import Prepared
+from .body import BOM, Body, BodyOwner, Form, content_coding, content_of, form_of
 
 _NO_SUCH_PLACE = re.compile(
     r"(?:\w+: )?(?:(?:(?:file|page|path|route|resource|url) )?not found\W*|(?:invalid|unknown) (?:request )?url\b.*"

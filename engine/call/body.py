@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
-from ....providers.catalog.json_stream import DONE_MARK
-from ....providers.model.events import Event
-from ....providers.model.provider_error import ProviderError, malformed
-from ....providers.model.response import Response
-from ....transport.errors import TransportError
-from ...request.errors import transport_error
-from ...request.prepared import Prepared
+from ...providers.catalog.json_stream import DONE_MARK
+from ...providers.model.events import Event
+from ...providers.model.provider_error import ProviderError, malformed
+from ...providers.model.response import Response
+from ...transport.errors import TransportError
+from ..request.errors import transport_error
+from ..request.prepared import Prepared
 from .buffered import STEP_BYTES
 from .fast_path import FastPath, FastReceiver
 
