@@ -8,6 +8,7 @@ content type chooses it only for a body without any, and for a text that is neit
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...providers.json.json_values import leading_json
 from ...providers.model.provider_error import ErrorCategory, ProviderError, truncated
@@ -16,10 +17,13 @@ from ...providers.wire.accumulate import events_of
 from ...providers.wire.answer_tokens import drop_unasked
 from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.errors import TransportError
-from .body import STEP_EVENTS, Body, BodyOwner, Form, content_of, form_of
+from .body import STEP_EVENTS, Body, Form, content_of, form_of
 from .error_body import add_address
 from .fast_path import FastPath
 from .stream_body import stream_body
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
@@ -31,7 +35,7 @@ class AnswerBody(Body):
 
     __slots__ = ("_is_page", "_partial", "_pieces")
 
-    def __init__(self, attempt: BodyOwner, *, is_page: bool = False) -> None:
+    def __init__(self, attempt: Attempt, *, is_page: bool = False) -> None:
         """Create the reader.
 
         is_page: the body is no answer.
@@ -115,7 +119,7 @@ class Envelope(Body):
 
     __slots__ = ("_beginning",)
 
-    def __init__(self, attempt: BodyOwner) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         super().__init__(attempt)
         self._beginning = b""
 

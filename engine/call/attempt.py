@@ -25,7 +25,7 @@ from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
 from .answer_body import Envelope
-from .body import STEP_EVENTS, Body, BodyOwner, Receiver, content_coding
+from .body import STEP_EVENTS, Body, Receiver, content_coding
 from .completion import Timings
 from .error_body import ErrorBody
 from .fast_path import FastPath, FastReceiver
@@ -160,12 +160,16 @@ class Steps:
             self._attempt.soon(self.go_on)
 
 
-class Attempt(BodyOwner):
+class Attempt:
     """One attempt of a call.
 
     It receives its own events until its listener gives it another receiver: it holds `Start` until there is content,
     because an attempt of which nothing was delivered can be repeated.
 
+    prepared: the request.
+    status: the response's status; 0 before its head has arrived.
+    headers: the response's headers, redacted.
+    over: the attempt has ended; nothing more may be reported.
     clocks: its timeouts.
     started: the time at which its call was started. All times are on the loop's clock; `math.inf` for what was not
         reached.
@@ -179,7 +183,7 @@ class Attempt(BodyOwner):
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
     steps: events of one wire event that are being delivered a few at a time; None: there are none.
-    receiver: receives the events.
+    receiver: receives the events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
     fast_receiver: receives the events of the fast path, which is used once the listener has set this.
     """
 
@@ -279,6 +283,7 @@ class Attempt(BodyOwner):
 
     @property
     def is_forwarded(self) -> bool:
+        """Whether somebody gets the bytes of the body as they are."""
         return self.prepared.forwarder is not None
 
     def partial_response(self) -> Response | None:
@@ -528,9 +533,11 @@ class Attempt(BodyOwner):
     # --- the received bytes that it keeps ---
 
     def grown(self, size: int) -> None:
+        """Count `size` more bytes of the answer. The attempt may fail soon (`give_way`)."""
         self._runtime.buffered.grown(self, size)
 
     def kept_bytes(self) -> int:
+        """Return the number of received bytes that are kept. Takes linear time in that number."""
         assert self._body is not None  # it has reported received bytes
         return self._body.kept_bytes()
 

@@ -1,12 +1,12 @@
-"""What all body readers share: their base class, the interface of the attempt, and the forms of bodies."""
+"""What all body readers share: their base class, and the forms of bodies."""
 
 from __future__ import annotations
 
 import abc
 import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ...providers.catalog.json_stream import DONE_MARK
 from ...providers.model.events import Event
@@ -14,9 +14,11 @@ from ...providers.model.provider_error import ProviderError, malformed
 from ...providers.model.response import Response
 from ...transport.errors import TransportError
 from ..request.errors import transport_error
-from ..request.prepared import Prepared
 from .buffered import STEP_BYTES
-from .fast_path import FastPath, FastReceiver
+from .fast_path import FastPath
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 STEP_EVENTS = 64
 """The most events of one wire event that are delivered in one step: the number that may wait for a consumer before its
@@ -40,83 +42,6 @@ class Receiver(Protocol):
         ...
 
 
-class BodyOwner(abc.ABC):
-    """The interface of the attempt that a body reader uses.
-
-    prepared: the request.
-    status: the response's status.
-    headers: the response's headers.
-    over: the attempt has ended; nothing more may be reported.
-    receiver: receives a stream's events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
-    fast_receiver: receives the events that the fast path finds; None if there is no fast path.
-    """
-
-    __slots__ = ()
-
-    prepared: Prepared
-    status: int
-    headers: dict[str, str]
-    over: bool
-    receiver: Receiver
-    fast_receiver: FastReceiver | None
-
-    @property
-    @abc.abstractmethod
-    def request_id(self) -> str | None:
-        """The provider's id for the request."""
-
-    @abc.abstractmethod
-    def read_with(self, body: Body) -> None:
-        """Let another reader read the body, from the next bytes on."""
-
-    @abc.abstractmethod
-    def end_with(self, data: bytes) -> None:
-        """Let the reader of the body read these bytes, which are the last ones, and the end."""
-
-    @abc.abstractmethod
-    def grown(self, size: int) -> None:
-        """Receive the report that `size` more bytes of the answer have come. The attempt may fail soon (`give_way`)."""
-
-    @abc.abstractmethod
-    def kept_bytes(self) -> int:
-        """Return the number of received bytes that are kept. Takes linear time in that number."""
-
-    @abc.abstractmethod
-    def give_way(self) -> None:
-        """Fail at the next tick, because the answers of the engine are too large."""
-
-    @property
-    @abc.abstractmethod
-    def is_forwarded(self) -> bool:
-        """Whether somebody gets the bytes of the body as they are."""
-
-    @abc.abstractmethod
-    def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
-        """Deliver many events a few at a time, then call `then`. No bytes are fed meanwhile."""
-
-    @abc.abstractmethod
-    def answered(self, response: Response, terminal: Event | None, *, drain: bool = False) -> None:
-        """Report the complete answer. `drain`: more body bytes may follow, which are read so that the connection can be
-        reused.
-        """
-
-    @abc.abstractmethod
-    def failed(self, error: ProviderError, *, unread: bool = False) -> None:
-        """Report that the attempt failed. `unread`: the server cannot have read the request."""
-
-    @abc.abstractmethod
-    def give_up(self, error: ProviderError) -> None:
-        """Close the connection, and report the error."""
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Close the connection: the rest of the body is not needed."""
-
-    @abc.abstractmethod
-    def drain(self) -> None:
-        """Let the connection read the rest of the body, so that it can be reused."""
-
-
 class Body(abc.ABC):
     """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once.
 
@@ -131,7 +56,7 @@ class Body(abc.ABC):
 
     reads_error: ClassVar[bool] = False
 
-    def __init__(self, attempt: BodyOwner) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
         self._limit = attempt.prepared.shared.limits.max_response_bytes
         self._looked_at = 0

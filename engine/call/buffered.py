@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...providers.model.provider_error import ProviderError, malformed
 
 if TYPE_CHECKING:
-    from .body import BodyOwner
+    from .attempt import Attempt
 
 STEP_BYTES = 64 * 1024
 """The number of bytes that an answer receives between two reports. A smaller answer is not counted."""
@@ -35,17 +35,17 @@ class Buffered:
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.total: int = 0
-        self.most: dict[BodyOwner, int] = {}
-        self._counted: dict[BodyOwner, int] = {}  # bytes that each kept at its last count
+        self.most: dict[Attempt, int] = {}
+        self._counted: dict[Attempt, int] = {}  # bytes that each kept at its last count
 
-    def grown(self, owner: BodyOwner, size: int) -> None:
+    def grown(self, owner: Attempt, size: int) -> None:
         """Record that the owner of an answer has received `size` more bytes."""
         self.most[owner] = self.most.get(owner, 0) + size
         self.total += size
         if self.total > self.limit:
             self._make_room()
 
-    def forget(self, owner: BodyOwner) -> None:
+    def forget(self, owner: Attempt) -> None:
         """Remove an owner that keeps nothing any more. Idempotent."""
         self.total -= self.most.pop(owner, 0)
         self._counted.pop(owner, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ...providers.catalog.json_stream import DONE_MARK, events_in
 from ...providers.json.json_values import leading_json, mapping, shown
@@ -12,7 +13,10 @@ from ...providers.wire.error_bodies import object_of
 from ...transport.errors import TransportError
 from ...transport.sse import BARE_LINES, ServerSentEvent, SSEParser
 from ..request.prepared import Prepared
-from .body import BOM, Body, BodyOwner, Form, content_coding, content_of, form_of
+from .body import BOM, Body, Form, content_coding, content_of, form_of
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 _NO_SUCH_PLACE = re.compile(
     r"(?:\w+: )?(?:(?:(?:file|page|path|route|resource|url) )?not found\W*|(?:invalid|unknown) (?:request )?url\b.*"
@@ -33,7 +37,7 @@ class ErrorBody(Body):
 
     reads_error = True
 
-    def __init__(self, attempt: BodyOwner) -> None:
+    def __init__(self, attempt: Attempt) -> None:
         super().__init__(attempt)
         self._pieces: list[bytes] = []
 

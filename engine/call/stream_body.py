@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...providers.catalog.dialect import StreamMachine
 from ...providers.model.events import Error, Event
@@ -18,8 +19,11 @@ from ...transport.errors import TransportError
 from ...transport.sse import BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
 from ..request.durable import DurableAnswer
 from ..request.errors import transport_error
-from .body import STEP_EVENTS, Body, BodyOwner
+from .body import STEP_EVENTS, Body
 from .fast_path import FastPath
+
+if TYPE_CHECKING:
+    from .attempt import Attempt
 
 
 class StreamBody(Body):
@@ -27,7 +31,7 @@ class StreamBody(Body):
 
     __slots__ = ("_fast_path", "_machine", "_sse")
 
-    def __init__(self, attempt: BodyOwner, machine: StreamMachine | None = None) -> None:
+    def __init__(self, attempt: Attempt, machine: StreamMachine | None = None) -> None:
         """Create the reader. machine: has read the beginning of the answer; None: this is the beginning."""
         super().__init__(attempt)
         prepared, shared = attempt.prepared, attempt.prepared.shared
@@ -170,7 +174,7 @@ class DurableStreamBody(StreamBody):
 
     __slots__ = ("_durable",)
 
-    def __init__(self, attempt: BodyOwner, durable: DurableAnswer) -> None:
+    def __init__(self, attempt: Attempt, durable: DurableAnswer) -> None:
         super().__init__(attempt, durable.machine)
         durable.machine = self._machine
         self._durable = durable
@@ -212,7 +216,7 @@ class DurableStreamBody(StreamBody):
         super()._ended(events)
 
 
-def stream_body(attempt: BodyOwner) -> StreamBody:
+def stream_body(attempt: Attempt) -> StreamBody:
     """Return the reader of a streamed answer."""
     durable = attempt.prepared.durable
     return StreamBody(attempt) if durable is None else DurableStreamBody(attempt, durable)

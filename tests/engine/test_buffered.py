@@ -8,7 +8,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.engine import Limits
-from manystream.engine.call.body import BodyOwner
+from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.buffered import STEP_BYTES, Buffered
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.answer_bytes import kept_bytes
@@ -145,7 +145,7 @@ async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pyte
     texts: list[str] = []
     grown = Buffered.grown
 
-    def counted(buffered: Buffered, owner: BodyOwner, size: int) -> None:
+    def counted(buffered: Buffered, owner: Attempt, size: int) -> None:
         steps.append(size)
         grown(buffered, owner, size)
 
