@@ -35,15 +35,21 @@ _watched: weakref.WeakSet[Forked] = weakref.WeakSet()
 
 
 def watch_forks(owner: Forked) -> None:
-    """Call `owner.on_fork` in each process that is forked while `owner` exists."""
+    """Call `owner.on_fork` in each process that is forked, until `ignore_forks` or while `owner` exists."""
     _watched.add(owner)
+
+
+def ignore_forks(owner: Forked) -> None:
+    """Do not call `owner.on_fork` any more: it is closed, and its descriptors may be those of other files by now."""
+    _watched.discard(owner)
 
 
 def _in_child() -> None:
     owners = list(_watched)
     _watched.clear()
-    for owner in owners:
-        owner.on_fork()
+    with contextlib.ExitStack() as stack:  # it calls each of them, also after one that raises
+        for owner in owners:
+            stack.callback(owner.on_fork)
 
 
 def socket_pair(holder: object, reader: str, writer: str) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias
 
 from .backend import WAIT, Backend, Cancellable
 from .coalescing import Coalescing
-from .fork import detach, watch_forks
+from .fork import detach, ignore_forks, watch_forks
 
 CurrentTime: TypeAlias = Callable[[], float]
 """A clock: returns seconds since an arbitrary start."""
@@ -338,6 +338,7 @@ class PollerLoop(Loop):
         if self._service is not None:
             self._service.cancel()
             self._service = None
+        ignore_forks(self)
         self._poller.close()
 
 

@@ -149,8 +149,16 @@ async def until_on_asyncio(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
+async def closed_engine(program: Program) -> ms.Engine:
+    shared = ms.Traffic(budgets=[ms.Budget(calls=100)], shared=program.folder / "earlier")
+    async with ms.open_engine([program.provider], traffic=shared) as engine:
+        await engine.start_stream(hello()).wait()
+    return engine
+
+
 def main(door: str, folder: Path) -> None:
     program = Program(Server(serve), folder)  # it is not closed: a child must leave it alone, too
+    earlier = trio.run(closed_engine, program)  # noqa: F841  a fork finds it, as a program keeps what has ended
     if door == "trio":
         trio.run(program.with_engine, ms.open_engine([program.provider], **program.options), until_on_trio)
     elif door == "asyncio":
