@@ -141,7 +141,7 @@ def _is_spent(code: str | None, text: str | None) -> bool:
 
 def _should_retry(headers: Headers, default: bool) -> bool:
     """Return whether to retry: the server's `x-should-retry` takes precedence over the default."""
-    return {"true": True, "false": False}.get(headers.get("x-should-retry", ""), default)
+    return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower(), default)
 
 
 def _message(kind: str | None, text: str | None, status: int) -> str:

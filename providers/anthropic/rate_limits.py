@@ -103,4 +103,5 @@ def _refusal(error: ProviderError) -> Refusal:
     if _LONG_CONTEXT_WORDS in error.message:
         return Refusal.TOO_LARGE
     named = _LIMIT_OF.search(error.message)
-    return Refusal.SPENT if named and amount(named[1].replace(",", "")) == 0 else Refusal.RATE
+    is_none = named is not None and amount(named[1].replace(",", "")) == 0
+    return Refusal.SPENT if is_none or not error.retryable else Refusal.RATE

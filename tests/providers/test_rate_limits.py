@@ -252,6 +252,10 @@ REFUSALS: list[tuple[str, str, int, dict[str, str], str, Refusal, Unit | None, f
     ("anthropic connections", "anthropic", 429, {}, error_body(
      "Number of concurrent connections has exceeded your rate limit", type="rate_limit_error"), Refusal.OVERLOAD,
      None, None),
+    ("anthropic will never allow it", "anthropic", 429, {"x-should-retry": "false"}, error_body(
+     "Extra usage is required", type="rate_limit_error"), Refusal.SPENT, None, None),
+    ("anthropic allows it later", "anthropic", 429, {"x-should-retry": "true"}, error_body(
+     "This request would exceed your rate limit", type="rate_limit_error"), Refusal.RATE, None, None),
     ("anthropic overloaded", "anthropic", 529, {}, error_body("Overloaded", type="overloaded_error"),
      Refusal.OVERLOAD, None, None),
     ("anthropic overloaded, by the status alone", "anthropic", 529, {}, "<html>Site is overloaded</html>",

@@ -119,6 +119,7 @@ def test_a_filtered_output_is_a_content_filter_error() -> None:
 
 def test_x_should_retry_takes_precedence() -> None:
     assert not failed(529, error_body("overloaded_error"), {"x-should-retry": "false"}).retryable
+    assert not failed(529, error_body("overloaded_error"), {"x-should-retry": "False"}).retryable
     assert failed(409, error_body("conflict_error"), {"x-should-retry": "true"}).retryable
     assert failed(529, error_body("overloaded_error"), {"x-should-retry": "perhaps"}).retryable
 
