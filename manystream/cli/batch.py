@@ -443,7 +443,6 @@ async def _ask(
     run: Run,
     input: Lines,
 ) -> None:
-    failure: Exception | None = None
     async with _open_batch(options, destination, journal, budget) as batch:
         if options.targets.simulated:
             print("The built-in simulator answers, not a model.", file=sys.stderr)
@@ -458,17 +457,9 @@ async def _ask(
         run.started, run.counters, run.total = True, batch.counters, total
         try:
             run.interrupted = await _work(batch, options, progress, input, journal)
-        except (ManystreamError, CommandError, BrokenPipeError) as error:
-            failure = error
         finally:
             run.elapsed = progress.elapsed
             progress.close()
-    if failure is not None and options.ray is not None:
-        from .batch_ray import of_command
-
-        raise of_command(failure)
-    if failure is not None:  # raised here, since the engine would wrap it
-        raise failure
 
 
 @asynccontextmanager

@@ -77,12 +77,7 @@ def open_cluster_batch(
                 budget=budget,
             )
     except ClusterError as error:
-        raise of_command(error) from None
-
-
-def of_command(error: Exception) -> Exception:
-    """Return an error of the cluster as one of the command; another error as it is."""
-    return CommandError(str(error), status=2) if isinstance(error, ClusterError) else error
+        raise CommandError(str(error), status=2) from None
 
 
 def shares(concurrency: int, workers: int) -> list[int]:

@@ -243,7 +243,6 @@ class Worker:
         traffic = Traffic(rates=rates.declared, routes=options.routes, adaptive=options.adaptive, outage=options.outage)
         if options.budgeted:
             traffic = replace(traffic, budgets=(self._open_budget(),), price=self._price)
-        failure: Exception | None = None
         async with open_engine(
             options.providers, retry=retry, proxy=options.proxy, monitor=options.monitor, traffic=traffic
         ) as engine:
@@ -263,12 +262,7 @@ class Worker:
                 self._counters = batch.counters
                 self._batch, self._rates = batch, rates
                 self._token = trio.lowlevel.current_trio_token()
-            try:
-                await batch.run(self._lines(batch))
-            except BatchError as error:
-                failure = error
-        if failure is not None:  # raised here, since the engine would wrap it
-            raise failure
+            await batch.run(self._lines(batch))
 
     def _open_budget(self) -> LeasedBudget:
         """Return the engine's budget, of which exchanges bring the amounts. Raises `BatchError`."""

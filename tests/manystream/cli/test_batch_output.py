@@ -3,7 +3,7 @@
 import contextlib
 import math
 import signal
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -231,11 +231,9 @@ def test_a_failure_follows_the_summary(run: Run, batches: Batches, error: Except
 
 
 def test_a_cluster_s_failure_follows_the_summary(run: Run, batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextlib.contextmanager
-    def open_cluster_batch(*_: object, **__: object) -> Generator[Any]:
-        yield batches.make()("engine", None, lambda named: named)
-
-    monkeypatch.setattr(batch_ray, "open_cluster_batch", open_cluster_batch)
+    monkeypatch.setattr(batch_ray, "connect", lambda *_: contextlib.nullcontext(1))
+    monkeypatch.setattr(batch_ray, "RayCluster", lambda options: options)
+    monkeypatch.setattr(batch_ray, "ClusterBatch", lambda *_, **__: batches.make()("engine", None, lambda named: named))
     batches.error = ClusterError("no worker is left")
     assert run(*TARGET, "--ray", "local") == (2, SUMMARY, "manystream batch: no worker is left\n")
 
