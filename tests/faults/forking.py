@@ -74,7 +74,7 @@ class Program:
         if child:
             self.codes[way] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             return False
-        signal.alarm(20)  # a child that waits forever
+        signal.alarm(120)  # a child that waits forever must end, too, after the test's own timeout has failed the test
         if way == "raise":
             raise Left
         if way == "exit":
