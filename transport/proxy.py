@@ -23,7 +23,6 @@ from urllib.parse import unquote_to_bytes
 from .errors import URLError
 from .url import Origin, split_url
 
-DEFAULT_PROXY_PORT: Final = 80
 PORT_DIGITS: Final = 5
 FORM: Final = "http://host:port"
 ENVIRONMENT_VARIABLES: Final = {

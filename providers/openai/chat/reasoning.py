@@ -40,11 +40,6 @@ def details_text(details: list[JSON]) -> str:
     return "".join(pieces)
 
 
-def is_plain_text(detail: JSONObject) -> bool:
-    """Return whether a detail is nothing but text that is delivered."""
-    return string(detail, "type") in _PIECES and not detail.get("signature")
-
-
 class _Detail:
     """One detail that is merged from fragments.
 
