@@ -257,7 +257,7 @@ class _AmountShare(AccountLease):
     is_closing: whether no call uses it any more.
     """
 
-    __slots__ = ("_measured_at", "_taken", "is_closing")
+    __slots__ = ("_measured_at", "_others", "_reported", "_taken", "is_closing")
 
     def __init__(self, budget: Budget, name: str) -> None:
         limits = Amounts(*(float(getattr(budget, member) or math.inf) for member in MEMBERS))
@@ -266,6 +266,15 @@ class _AmountShare(AccountLease):
         self.is_closing: bool = False
         self._taken = dict.fromkeys(indices, 0)
         self._measured_at = -math.inf
+        self._reported = dict.fromkeys(indices, 0)  # what calls here had used when the keeper was asked
+        self._others = dict.fromkeys(indices, 0.0)  # what all had used in the window by its answer, less `_reported`
+
+    @property
+    def spent(self) -> Amounts:
+        found = list(NOTHING)
+        for index, holder in self.members.items():
+            found[index] = (self._others[index] + holder.spent) / SCALES[index]
+        return Amounts(*found)
 
     @property
     def is_low(self) -> bool:
@@ -300,6 +309,7 @@ class _AmountShare(AccountLease):
         for index, holder in self.members.items():
             report = holder.report()
             values = (report.given, report.used, report.returned, report.needed, report.wanted)
+            self._reported[index] = report.used
             found[str(index)] = [min(value, 2 * MOST_UNITS) for value in values]
         return found
 
@@ -309,8 +319,8 @@ class _AmountShare(AccountLease):
             raise MessageError("gifts must be objects")
         returned = False
         self.ends_at = ends_at
-        self.spent = Amounts(*(_number(spent.get(str(index), 0)) / SCALES[index] for index in range(len(MEMBERS))))
         for index, holder in self.members.items():
+            self._others[index] = _number(spent.get(str(index), 0)) - self._reported[index]
             row = gifts.get(str(index))
             if isinstance(row, list):
                 total, most, recalled = _row(row, 3)

@@ -20,7 +20,7 @@ from collections.abc import Callable, KeysView, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .amounts import MEMBERS, NOTHING, Amounts, Budget
+from .amounts import MEMBERS, Amounts, Budget
 
 UNITS_PER_USD = 10**9
 """Amounts are whole numbers of nano-dollars: a sum of fractions would drift."""
@@ -137,23 +137,26 @@ class AccountLease:
 
     members: position in `MEMBERS` → what the engine has of this amount.
     limits: what the budget allows all engines in a window; None if that is not known here.
-    spent: what all engines have used in the current window, as far as the keeper knows; None if it does not say.
     ends_at: the time at which the next window begins; `math.inf` if there is none.
     on_use: called when calls have used or reserved another amount. The owner of the lease sets this and the next two.
     on_need: called when a call begins to wait for more.
     on_forget: called when the engine needs no part of the budget any more.
     """
 
-    __slots__ = ("ends_at", "limits", "members", "on_forget", "on_need", "on_use", "spent")
+    __slots__ = ("ends_at", "limits", "members", "on_forget", "on_need", "on_use")
 
     def __init__(self, members: Mapping[int, AmountHolder], limits: Amounts | None = None) -> None:
         self.members: Mapping[int, AmountHolder] = members
         self.limits: Amounts | None = limits
-        self.spent: Amounts | None = None if limits is None else NOTHING
         self.ends_at: float = math.inf
         self.on_use: Callable[[], object] | None = None
         self.on_need: Callable[[], None] | None = None
         self.on_forget: Callable[[], None] | None = None
+
+    @property
+    def spent(self) -> Amounts | None:
+        """What all engines have used in the current window, as far as it is known here; None if the keeper does not say."""
+        return None
 
     def listen(self, on_change: Callable[[], None]) -> None:
         """Call `on_change` after each change. The engine does this."""
