@@ -155,7 +155,7 @@ class AccountLease:
 
     @property
     def spent(self) -> Amounts | None:
-        """What all engines have used in the current window, as far as is known here; None if the keeper does not say."""
+        """What all engines have used in the current window, as far as is known; None if the keeper does not say."""
         return None
 
     def listen(self, on_change: Callable[[], None]) -> None:
