@@ -11,12 +11,11 @@ import gc
 import math
 import signal
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import TypeAlias
 
 import trio
@@ -27,7 +26,7 @@ from ..providers.model.provider_error import ErrorCategory
 from ..providers.model.response import Response
 from ..transport.kernel_timer import KernelTimer, make_kernel_timer
 from ..transport.loop import LAG_WINDOW
-from .arrivals import Arrival, Arrivals
+from .arrivals import Arrival, Arrivals, TraceError
 from .figures import Figures, Slo
 from .histogram import bucket_of, mean, new_counts
 from .moments import CallRecord, Wire
@@ -43,7 +42,7 @@ BEAT_NANOSECONDS = 10_000_000
 MOST_BEHIND_NANOSECONDS = 20_000_000
 """A client that is so late with its calls lets the other tasks run between two of them, in nanoseconds."""
 MOST_MISSED = 1_000_000
-"""The most calls that are counted which were due and could not be started in time."""
+"""The most calls that are counted which were due and were not started in time."""
 RAMP_STEP = 0.01
 """The interval at which calls are started during the ramp, in seconds."""
 STARTS_A_TURN = 8
@@ -216,10 +215,12 @@ class Load:
         self._records: dict[int, CallRecord] = {}
         self._started = 0
         self._failures_in_a_row = 0
-        self._held: deque[tuple[Session, int]] = deque()  # due, with no place free: a session and when it was due
+        self._places = trio.lowlevel.ParkingLot()  # of an open loop: calls that wait for the end of another one
+        self._full_until = 0  # when the latest place became free that a call waited for, in nanoseconds
+        self._blocked: Iterator[int] = iter(())  # when the calls were due, or are due, of which the first has no place
         self._free = 0  # places of a closed loop in which a session is to start
         self._freed = trio.Event()
-        self._refused: InvalidRequestError | None = None
+        self._refused: InvalidRequestError | TraceError | None = None
         self._arriving = plan.arrivals is not None
         self._resting = 0  # sessions between two calls, and places after a failed call
         self._draining = False  # the measured time of an open loop is over, and calls that still run may end
@@ -227,7 +228,6 @@ class Load:
         self._meter = Meter()
         self._simulator_before = self._simulator_seconds()
         self._over = trio.Event()
-        self._measured_time = trio.CancelScope()  # of an open loop
         self._nursery: trio.Nursery | None = None
 
     @property
@@ -236,7 +236,10 @@ class Load:
         return time.perf_counter() - self.began
 
     async def run(self) -> Result:
-        """Make the calls and return the result. Ctrl-C ends the run early. Raises `InvalidRequestError`."""
+        """Make the calls and return the result. Ctrl-C ends the run early.
+
+        Raises `InvalidRequestError`, and `TraceError` if a trace was changed since it was checked.
+        """
         async with trio.open_nursery() as self._nursery:
             nursery = self._nursery
             nursery.start_soon(self._end_on_signal)
@@ -304,7 +307,7 @@ class Load:
     def _may_start(self) -> bool:
         plan = self._plan
         if self._over.is_set() or self._draining or (plan.requests is not None and self._started >= plan.requests):
-            if not self.running and not self._resting and not self._over.is_set():
+            if not (self.running or self._resting or self._arriving or self._over.is_set()):
                 self._end()
             return False
         return True
@@ -312,78 +315,96 @@ class Load:
     # --- an open loop ---
 
     async def _measure_open(self) -> Result:
-        plan, arrivals = self._plan, self._plan.arrivals
-        assert arrivals is not None
-        number, processes = plan.share
-        with open_alarm() as alarm:
-            self._open_windows()
-            with trio.move_on_after(plan.seconds) as self._measured_time:
-                if self._over.is_set():
-                    self._measured_time.cancel()
-                await self._arrive(islice(arrivals.calls(plan.seconds, plan.work.seed), number, None, processes), alarm)
-                self._arriving = False
-                await self._idle()
-        self._arriving = False
+        plan, calls = self._plan, self._arrivals()
+        assert self._nursery is not None
+        calls = chain(list(islice(calls, 1)), calls)  # a trace is read ahead before the time begins
+        self._open_windows()
+        self._nursery.start_soon(self._arrive, calls, time.perf_counter_ns())
+        with trio.move_on_after(plan.seconds):
+            await self._over.wait()
         result = self._close_windows()
         self._draining = True
         with trio.move_on_after(min(max(plan.seconds, 1.0), LONGEST_DRAIN)):
-            await self._idle()
+            if not self._is_idle:
+                await self._over.wait()
         return self._with_ends(result)
-
-    async def _idle(self) -> None:
-        """Wait until no call runs or waits, or the run is over."""
-        if not self._is_idle:
-            await self._over.wait()
 
     @property
     def _is_idle(self) -> bool:
-        return not (self.running or self._held or (self._resting and not self._draining))
+        return not (self._arriving or self.running or (self._resting and not self._draining))
 
-    async def _arrive(self, calls: Iterator[Arrival], alarm: Alarm) -> None:
-        """Start the calls when they are due."""
-        plan, began = self._plan, time.perf_counter_ns()
-        for arrival in calls:
-            if self._over.is_set() or (plan.requests is not None and self.figures.due >= plan.requests):
-                return
-            due = began + int(arrival.due * 1e9)
-            session = self._work.session(arrival)
-            try:
-                await alarm(due)
-            except trio.Cancelled:
-                if not self._over.is_set():  # the time is over
+    def _arrivals(self) -> Iterator[Arrival]:
+        """Yield the calls of this process. A trace that cannot be read any more ends the run."""
+        plan, (number, processes) = self._plan, self._plan.share
+        assert plan.arrivals is not None
+        try:
+            for arrival in islice(plan.arrivals.calls(plan.seconds, plan.work.seed), number, None, processes):
+                if plan.requests is not None and self.figures.due >= plan.requests:
+                    return
+                yield arrival
+        except TraceError as error:
+            self._refused = error
+            self._end()
+
+    async def _arrive(self, calls: Iterator[Arrival], began: int) -> None:
+        """Start the calls when they are due, or when there is a place. began: when the run began, in nanoseconds."""
+
+        def when(arrival: Arrival) -> int:
+            return began + int(arrival.due * 1e9)
+
+        end = began + int(self._plan.seconds * 1e9)
+        with open_alarm() as alarm:
+            for arrival in calls:
+                due, session = when(arrival), self._work.session(arrival)
+                waited = due <= self._full_until  # only for a place
+                if not waited:
+                    await alarm(due)
+                if self._over.is_set():
+                    return
+                if not waited and time.perf_counter_ns() >= end:
                     for missed in islice(chain((arrival,), calls), MOST_MISSED):
-                        self._count_missed(began + int(missed.due * 1e9))
-                raise
-            self.figures.due += 1
-            if plan.concurrency is not None and len(self.running) >= plan.concurrency:
-                self._held.append((session, due))
-            else:
-                self._start(session, due=due, ready=due)
+                        self._count_missed(when(missed))
+                    break
+                self.figures.due += 1
+                if self._is_full:
+                    self._blocked = map(when, chain((arrival,), calls))
+                    await self._place()
+                    self._blocked = iter(())
+                self._start(session, due=due)
+        self._arriving = False
+        if self._is_idle:
+            self._end()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether all places of an open loop are taken."""
+        plan = self._plan
+        return plan.arrivals is not None and plan.concurrency is not None and len(self.running) >= plan.concurrency
+
+    async def _place(self) -> None:
+        """Wait until there is a place for a call."""
+        while self._is_full:
+            await self._places.park()
 
     def _count_missed(self, due: int) -> None:
         """Count a call that this client was too slow to start."""
         late = time.perf_counter_ns() - due
-        if late >= 0 and (self._plan.requests is None or self.figures.due < self._plan.requests):
-            self.figures.due += 1
-            self.figures.count("late", late)
-            self._meter.starts[bucket_of(late // 1000)] += 1
+        self.figures.due += 1
+        self.figures.count("late", late)
+        self._meter.starts[bucket_of(late // 1000)] += 1
 
     # --- calls ---
 
-    def _start(self, session: Session, *, due: int | None = None, ready: int | None = None) -> None:
-        """Start the next call of a session.
-
-        due: when the call was due, in an open loop.
-        ready: when it could start, for the measure of this client's own delay; None: it is not measured.
-        """
+    def _start(self, session: Session, *, due: int | None = None) -> None:
+        """Start the next call of a session. due: when it was due, in an open loop."""
         self._started += 1
         self.figures.started += 1
         number = self._started
         begun = time.perf_counter_ns()
         if due is not None:
             self.figures.count("late", begun - due)
-        if ready is not None:
-            self._meter.starts[bucket_of(max(0, begun - ready) // 1000)] += 1
+            delay = begun - max(due, self._full_until)  # this client's own
+            self._meter.starts[bucket_of(max(0, delay) // 1000)] += 1
         record = self._make_record(self.figures, self._wire, begun, due)
 
         def on_completion(completion: Completion) -> None:
@@ -407,6 +428,9 @@ class Load:
     def _ended(self, completion: Completion, session: Session) -> None:
         if self._over.is_set():
             return
+        if self._places:
+            self._full_until = self._wire.arrived if completion.error is None else time.perf_counter_ns()
+            self._places.unpark()
         if completion.error is not None:
             self._failed(completion.error.category)
         else:
@@ -414,7 +438,7 @@ class Load:
             if not self._plan.stream:
                 self.figures.events += 1
             self._succeeded(completion.response, session)
-        if self._plan.arrivals is not None and not self._arriving and self._is_idle:
+        if self._plan.arrivals is not None and self._is_idle:
             self._end()
 
     def _succeeded(self, response: Response | None, session: Session) -> None:
@@ -423,18 +447,14 @@ class Load:
             self._rest(self._plan.work.think, partial(self._next_turn, session, due))
         elif self._plan.arrivals is None:
             self._free_place()
-        self._start_held(self._wire.arrived)
 
     def _next_turn(self, session: Session, due: int) -> None:
         """Start the next call of a session, after the time that its user thinks. due: when it is due."""
         if self._may_start():
             self.figures.due += 1
             self._start(session, due=None if self._plan.arrivals is None else due)
-
-    def _start_held(self, ready: int | None) -> None:
-        while self._held and len(self.running) < (self._plan.concurrency or 1):
-            session, due = self._held.popleft()
-            self._start(session, due=due, ready=max(due, ready) if ready is not None else None)
+        else:
+            self._places.unpark()  # for a call that is not the next one of a session
 
     def _failed(self, category: ErrorCategory) -> None:
         plan = self._plan
@@ -445,11 +465,9 @@ class Load:
         if not figures.ok and not figures.heard and enough:
             self._end()
             return
-        if plan.arrivals is not None:
-            self._start_held(None)
-            return
-        rounds = self._failures_in_a_row // (plan.concurrency or 1)
-        self._rest(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(rounds, 10)), self._free_place)
+        if plan.arrivals is None:
+            rounds = self._failures_in_a_row // (plan.concurrency or 1)
+            self._rest(min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(rounds, 10)), self._free_place)
 
     def _rest(self, seconds: float, then: Callable[[], None]) -> None:
         """Call a function later."""
@@ -459,13 +477,13 @@ class Load:
 
     async def _later(self, seconds: float, then: Callable[[], None]) -> None:
         await trio.sleep(seconds)
+        await self._place()
         self._resting -= 1
         then()
 
     def _end(self) -> None:
         """End the run: no call is started any more."""
         self._over.set()
-        self._measured_time.cancel()
 
     async def _end_on_signal(self) -> None:
         with trio.open_signal_receiver(signal.SIGINT) as signals:
@@ -517,8 +535,7 @@ class Load:
     def _with_ends(self, result: Result, *, last: bool = True) -> Result:
         """Add what is known when no call is waited for any more. last: whether that is now."""
         if last:
-            self._count_cut()
-            result.unfinished = len(self.running) + len(self._held)
+            result.unfinished = self._count_cut()
             result.silent = self._silent_streams()
             result.interrupted = self.interrupted
         return result
@@ -532,17 +549,22 @@ class Load:
         opened = round(self._window * 1e9)
         return sum((record.last or record.begun) <= opened for record in self._records.values())
 
-    def _count_cut(self) -> None:
-        """Count the waits that the end cuts."""
-        now, opened = time.perf_counter_ns(), self.figures.opened_at
+    def _count_cut(self) -> int:
+        """Count the waits that the end cuts. Returns the number of calls that it cut or that found no place."""
+        now, opened, unfinished = time.perf_counter_ns(), self.figures.opened_at, len(self.running)
         self.figures.call_time += sum(now - max(record.begun, opened) for record in self._records.values())
-        if not self._plan.stream:
-            return
-        waits = [
-            ("itl", now - record.last) if record.last else ("ttft", now - record.origin)
-            for record in self._records.values()
-        ]
-        self.figures.count_cut([*waits, *(("ttft", now - due) for _, due in self._held)])
+
+        def waits() -> Iterator[tuple[str, int]]:
+            nonlocal unfinished
+            for record in self._records.values():
+                yield ("itl", now - record.last) if record.last else ("ttft", now - record.origin)
+            for number, due in enumerate(takewhile(now.__gt__, islice(self._blocked, MOST_MISSED))):
+                self.figures.due += number > 0  # the first one was counted when it was due
+                unfinished += 1
+                yield "ttft", now - due
+
+        self.figures.count_cut(waits())
+        return unfinished
 
     async def _look(self) -> None:
         length = max(LOOK_SECONDS, self._plan.seconds / WINDOWS)

@@ -26,6 +26,7 @@ from ..providers.model.events import Event, TextDelta
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..simulator import open_simulator
+from .arrivals import TraceError
 from .figures import Figures
 from .histogram import Counts, bucket_of, new_counts, percentile
 from .load import Load, Look, Plan, Result
@@ -90,7 +91,7 @@ def run_plan(
     workers: int = 1,
     monitor: bool = False,
 ) -> Run:
-    """Measure, and judge the result. Raises `InvalidRequestError` and `WorkerError`.
+    """Measure, and judge the result. Raises `InvalidRequestError`, `TraceError` and `WorkerError`.
 
     workers: the number of processes.
     monitor: whether `manystream top` can watch the engine of a single process.
@@ -142,6 +143,7 @@ def calibrate(make_provider: Callable[[str], Provider], dialect: str, plan: Plan
     part. What other processes disturb is measured again, up to three times. Raises `KeyboardInterrupt`.
     """
     found: Calibration | None = None
+    plan = replace(plan, arrivals=plan.arrivals and plan.arrivals.busiest(seconds, plan.seconds))
     for _ in range(CALIBRATIONS):
         found = _calibrated(make_provider, dialect, plan, seconds)
         if found is None or not found.is_imprecise or found.client_busy >= FULL_CORE:
@@ -160,9 +162,8 @@ def _calibrated(
         provider = make_provider(simulator.base_urls[dialect])
         server = Server(provider, "simulated", simulator.pid)
         work = replace(plan.work, model=f"{provider.name}/simulated", turns=1)
-        arrivals = plan.arrivals and plan.arrivals.busiest(seconds)
         ramp = min(plan.ramp, seconds)
-        shorter = replace(plan, work=work, seconds=seconds, requests=None, ramp=ramp, arrivals=arrivals)
+        shorter = replace(plan, work=work, seconds=seconds, requests=None, ramp=ramp)
         result = trio.run(measure, server, shorter, _unseen, _stamped_records(added))
     if result.interrupted:
         raise KeyboardInterrupt
@@ -243,7 +244,7 @@ def _in_processes(server: Server, plan: Plan, on_look: Callable[[Look], None], w
                         on_look(_sum(list(looks.values())))
                     continue
                 left.remove(pipe)
-                if isinstance(message, InvalidRequestError):
+                if isinstance(message, (InvalidRequestError, TraceError)):
                     raise message
                 assert isinstance(message, Result)
                 results.append(message)
@@ -296,7 +297,7 @@ def _work(pipe: Pipe, server: Server, plan: Plan) -> None:
         pipe.send("ready")
         pipe.recv()
         pipe.send(trio.run(measure, server, plan, pipe.send))
-    except InvalidRequestError as error:
+    except (InvalidRequestError, TraceError) as error:
         pipe.send(error)
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         pass  # Ctrl-C before the run had begun, or the first process has ended

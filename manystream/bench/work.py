@@ -18,7 +18,7 @@ from ..providers.model.messages import Message, Role, Text
 from ..providers.model.options import Retry
 from ..providers.model.request import Request
 from ..providers.model.response import Response
-from .arrivals import Arrival
+from .arrivals import LARGEST_LENGTH, Arrival
 
 _WORDS = (
     "the of and to in is you that it he was for on are as with his they at be this have from or one had by word but not"
@@ -31,7 +31,6 @@ WORDS = _WORDS.split(" ")
 POOL_WORDS = 1 << 16
 BLOCK_TOKENS = 512
 """The tokens of one block of a trace with `hash_ids` (Mooncake)."""
-LARGEST_LENGTH = 10_000_000
 USERS = ("human", "user")
 """The names of a user in the conversations of ShareGPT."""
 

@@ -111,7 +111,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
           help="calls per second, or the first and the last rate of a ramp, such as 1..200")
     add("--arrivals", choices=KINDS, help="how the times between calls are distributed (default: constant)")
     number("--burstiness", metavar="B", help="the shape of gamma arrivals: 1 is poisson, less is burstier")
-    add("--trace", metavar="FILE", help="start calls as a trace has them: Mooncake's, Azure's, or a recording")
+    add("--trace", metavar="FILE",
+        help="start calls as a trace has them: Mooncake's, Azure's, BurstGPT's, or a recording")
     value("--streams", _streams, "numbers above 0, such as 1,10,100", metavar="N,N,…",
           help="measure these numbers of streams in turn")
     number("--max-gap", metavar="MS", help="the bound of --streams, in milliseconds (default: see below)")
@@ -157,18 +158,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.url and arguments.url[0] == "compare":
         return _compare(arguments.url[1:], as_json=arguments.json)
     _check(arguments)
-    plan = _plan(arguments)
     for option, file in (("--save", arguments.save), ("--html", arguments.html)):
         if file is not None:
             _check_new(option, file)
     allow_many_sockets()
     try:
+        plan = _plan(arguments)
         with _open_server(arguments) as server:
             return _Bench(arguments, plan, server).run()
     except KnobError as error:
         raise CommandError(f"--simulate: {error}", status=2) from None
-    except PromptsError as error:
-        raise CommandError(f"--prompts {error}", status=2) from None
+    except (PromptsError, TraceError) as error:
+        option = "--prompts" if isinstance(error, PromptsError) else "--trace"
+        raise CommandError(f"{option} {error}", status=2) from None
     except (SimulatorError, InvalidRequestError, WorkerError) as error:
         raise CommandError(str(error)) from None
 
@@ -244,7 +246,8 @@ def _duration(text: str) -> float:
 
 def _plan(given: argparse.Namespace) -> Plan:
     """Return the settings of a run. Its model and its prompts are not known yet."""
-    arrivals = _arrivals(given)
+    seconds: float = given.seconds or (STEP_SECONDS if given.streams else SECONDS)
+    arrivals = _arrivals(given, seconds)
     concurrency: int | None = given.concurrency or (CONCURRENCY if arrivals is None else None)
     output = Length("fixed", (float(given.max_tokens),)) if given.max_tokens else given.output
     work = WorkPlan(
@@ -255,7 +258,7 @@ def _plan(given: argparse.Namespace) -> Plan:
         work,
         not given.no_stream,
         concurrency,
-        given.seconds or (STEP_SECONDS if given.streams else SECONDS),
+        seconds,
         requests=given.requests,
         ramp=(concurrency or 0) / STARTS_A_SECOND if given.ramp is None else given.ramp,
         arrivals=arrivals,
@@ -263,12 +266,9 @@ def _plan(given: argparse.Namespace) -> Plan:
     )
 
 
-def _arrivals(given: argparse.Namespace) -> Arrivals | None:
+def _arrivals(given: argparse.Namespace, seconds: float) -> Arrivals | None:
     if given.trace is not None:
-        try:
-            calls, notes = read_trace(Path(given.trace))
-        except TraceError as error:
-            raise CommandError(f"--trace {error}", status=2) from None
+        calls, notes = read_trace(Path(given.trace), seconds, given.requests)
         for note in notes:
             print(f"--trace: {note}", file=sys.stderr)
         return Arrivals(trace=calls)

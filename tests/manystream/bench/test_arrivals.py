@@ -1,7 +1,9 @@
 """When calls are due: rates, random times by a seed, and the three forms of a trace."""
 
 import json
+import os
 import statistics
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.bench.arrivals import Arrival, Arrivals, TraceError, read_rate, read_trace
+from manystream.bench import arrivals
+from manystream.bench.arrivals import Arrival, Arrivals, TraceError, read_rate
 
 Write = Callable[[str], Path]
 
@@ -23,6 +26,13 @@ def write(tmp_path: Path) -> Write:
         return path
 
     return write
+
+
+def read_trace(path: Path, seconds: float = 1e9) -> tuple[tuple[Arrival, ...], list[str]]:
+    """Return all calls of a trace, and the notes on it."""
+    trace, notes = arrivals.read_trace(path, seconds)
+    assert len(trace) == len(tuple(Arrivals(trace=trace).calls(seconds, 0)))
+    return tuple(trace), notes
 
 
 def due(arrivals: Arrivals, seconds: float, seed: int = 0) -> list[float]:
@@ -137,12 +147,53 @@ def test_lines_out_of_order_are_sorted_and_counted(write: Write) -> None:
     assert notes == ["calls not in the order of the times: 1 of 4"]
 
 
+def test_lines_may_be_out_of_order_by_so_many(write: Write) -> None:
+    ahead = arrivals.READ_AHEAD
+    times = [*range(1, ahead), 0, *range(ahead, 3 * ahead)]
+    assert [call.due for call in read_trace(write("TIMESTAMP\n" + "\n".join(map(str, times))))[0]] == sorted(times)
+    times = [*range(1, ahead + 1), 0]
+    path = write("TIMESTAMP\n" + "\n".join(map(str, times)))
+    complaint = (
+        rf":{ahead + 2}: its time is before that of a line 4,096 or more above it: sort the lines by their times$"
+    )
+    with pytest.raises(TraceError, match=complaint):
+        read_trace(path)
+
+
+def test_what_a_run_does_not_need_is_not_read(write: Write) -> None:
+    lines = [f'{{"timestamp": {number * 1000}, "input": 5}}' for number in range(3 * arrivals.READ_AHEAD)]
+    path = write("\n".join([*lines, "broken"]))
+    trace, notes = arrivals.read_trace(path, 10.0)
+    assert (len(trace), notes) == (10, ["calls without a length of the answer: 10 of 10"])
+    assert len(arrivals.read_trace(path, 1e9, 7)[0]) == 7
+    with pytest.raises(TraceError, match=rf":{3 * arrivals.READ_AHEAD + 1}: "):
+        arrivals.read_trace(path, 1e9)
+
+
+def test_the_columns_of_burstgpt(write: Write) -> None:
+    text = (
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n"
+    )
+    assert read_trace(write(text + "50,GPT-4,1087,0,1087,API log\n")) == (
+        (Arrival(0, 472, 18), Arrival(45, 1087, 0)),
+        [],
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no named pipe")
+def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TraceError, match="is no regular file, and a trace is read more than once"):
+        read_trace(tmp_path / "pipe")
+
+
 def test_the_busiest_part_of_a_trace() -> None:
     trace = tuple(Arrival(due, input=number) for number, due in enumerate((0.0, 5.0, 9.0, 9.5, 10.9, 11.0, 30.0)))
-    found = Arrivals(trace=trace).busiest(2.0).trace
+    found = Arrivals(trace=trace).busiest(2.0, 100.0).trace
     assert found is not None
     assert [(arrival.due, arrival.input) for arrival in found] == [(0.0, 2), (0.5, 3), (pytest.approx(1.9), 4)]
-    assert Arrivals(1.0, 2.0).busiest(2.0) == Arrivals(1.0, 2.0)
+    assert Arrivals(trace=trace).busiest(2.0, 9.6).trace == (Arrival(0.0, 2), Arrival(0.5, 3)), "of the run's part"
+    assert Arrivals(1.0, 2.0).busiest(2.0, 100.0) == Arrivals(1.0, 2.0)
 
 
 def test_a_trace_may_be_longer_than_the_run() -> None:
@@ -168,7 +219,21 @@ def test_a_trace_may_be_longer_than_the_run() -> None:
         ('{"timestamp": 1, "output_length": 1.5}\n', ":1: output_length: must be a number of tokens, not 1.5"),
         ('{"timestamp": 1}\n{"timestamp"\n', ":2: "),
         ('{"started": "x", "request": {}}\n', ":1: is no line of a recording"),
-        ("\udcff", ": is not UTF-8 text"),
+        ('{"started": 1e999, "request": {"body": "x"}}\n', ":1: is no line of a recording"),
+        ('{"timestamp": 1}\n\udcff', ":2: is not UTF-8 text"),
+        ('{"timestamp": 1' + "0" * 400 + "}", ":1: "),
+        (
+            '{"timestamp": 1, "input": 10000001}',
+            ":1: input: must be a number of tokens, not 10000001, and at most 10,000,000",
+        ),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2,3\n1,2,3,4\n", ":3: has 4 cells, and the heading has 3"),
+        ('TIMESTAMP,ContextTokens\n1,"2\n', ":2: unexpected end of data"),
+        ("TIMESTAMP,ContextTokens,Generated\n1,2,3\n", ":1: unknown columns Generated, and none of output_len"),
+        ("TIMESTAMP,Context\n1,2\n", ":1: unknown columns Context, and none of input_length, ContextTokens, "),
+        (
+            '{"timestamp": 1}\n{"timestamp": 1, "prompt_tokens": 5}\n',
+            ":2: unknown members prompt_tokens, and none of input_",
+        ),
     ],
 )
 def test_each_wrong_trace_names_the_line(tmp_path: Path, text: str, complaint: str) -> None:

@@ -5,8 +5,9 @@ import io
 import itertools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,7 +16,7 @@ import trio
 from trio.testing import MockClock
 
 from manystream.bench import load, validity
-from manystream.bench.arrivals import Arrival, Arrivals
+from manystream.bench.arrivals import READ_AHEAD, Arrival, Arrivals, TraceError, read_trace
 from manystream.bench.histogram import percentile, seconds_of
 from manystream.bench.load import Load, Look, Plan, Result
 from manystream.bench.moments import Wire
@@ -578,6 +579,42 @@ async def test_a_trace_is_followed(clock: MockClock) -> None:
     assert [len(text.split()) for text in texts] == [1, 20, 3]
 
 
+@pytest.mark.parametrize("seconds", [1.0, 0.0])
+async def test_calls_of_a_trace_are_read_when_they_are_due(clock: MockClock, seconds: float) -> None:
+    """A call that waits for a place holds back the reading of those after it, so that no trace is kept in memory."""
+    read: list[float] = []
+
+    class Calls(tuple[Arrival, ...]):
+        def __iter__(self) -> Iterator[Arrival]:
+            for arrival in super().__iter__():
+                read.append(round(trio.current_time(), 6))
+                yield arrival
+
+    calls = Calls(Arrival(number * seconds) for number in range(5))
+    engine = ScriptedEngine(OK, seconds=2.0)
+    result = await run(engine, a_plan(arrivals=Arrivals(trace=calls), seconds=4.5))
+    assert engine.starts == [pytest.approx(start, abs=1e-4) for start in (0.0, 2.0, 4.0, 6.0, 8.0)]
+    assert read == [pytest.approx(start, abs=1e-4) for start in (0.0, 0.0, 2.0, 4.0, 6.0)]
+    assert (result.figures.due, result.figures.ok, result.unfinished) == (5, 4, 1)
+    result = await run(ScriptedEngine(OK, seconds=30.0), a_plan(arrivals=Arrivals(trace=calls), seconds=4.5))
+    assert (result.figures.due, result.figures.started, result.unfinished) == (5, 1, 5)
+
+
+async def test_a_trace_that_was_changed_ends_the_run_with_its_error(clock: MockClock, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("".join(f'{{"timestamp": {number * 1000}}}\n' for number in range(READ_AHEAD + 10)))
+    trace, _ = read_trace(path, 1e9)
+    with path.open("r+") as file:
+        file.write('{"timestamp": "x"}')
+    with pytest.raises(TraceError, match=r":1: "):
+        await run(ScriptedEngine(OK), a_plan(arrivals=Arrivals(trace=trace), seconds=5000.0))
+    path.write_text("".join(f'{{"timestamp": {number * 1000}}}\n' for number in range(READ_AHEAD + 10)) + "x")
+    engine = ScriptedEngine(OK, seconds=0.1)
+    with pytest.raises(TraceError, match=f":{READ_AHEAD + 11}: "):
+        await run(engine, a_plan(arrivals=Arrivals(trace=trace), seconds=5000.0))
+    assert len(engine.starts) == 10, "a line is read ahead of each call"
+
+
 async def test_processes_share_the_calls_of_an_open_loop(clock: MockClock) -> None:
     starts: list[float] = []
     for number in (0, 1, 2):
@@ -630,6 +667,15 @@ async def test_each_turn_has_the_conversation_so_far(clock: MockClock) -> None:
     assert engine.starts == [0.0, 3.0, 6.0, 7.0], "a session that is over frees its place at once"
     assert [len(request.messages) for request in engine.requests] == [1, 3, 5, 1]
     assert (result.figures.ok, result.unfinished) == (4, 0)
+
+
+async def test_further_turns_wait_for_a_place_as_other_calls_do(clock: MockClock) -> None:
+    work = WorkPlan("m", "Hi", turns=2, think=0.5)
+    engine = ScriptedEngine(OK, seconds=1.1)
+    result = await run(engine, at_rate(1.0, work=work, concurrency=1, seconds=3.9))
+    assert engine.starts == [pytest.approx(start, abs=1e-4) for start in (0.0, 1.1, 2.2, 3.3, 4.4)]
+    assert [len(request.messages) for request in engine.requests] == [1, 1, 3, 1, 1], "no turn begins in the drain"
+    assert (result.figures.ok, result.unfinished) == (5, 0)
 
 
 async def test_a_user_who_thinks_is_waited_for(clock: MockClock) -> None:
