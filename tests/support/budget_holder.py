@@ -24,8 +24,7 @@ class BudgetHolder:
         self.waiting: int = 0
         self.refused: int = 0
         self.used: float = 0.0
-        self._budgets = BudgetsState((budget := LeasedBudget.of(self.holder),))
-        self.holder.listen(lambda: self._changed(budget))
+        self._budgets = BudgetsState((LeasedBudget.of(self.holder),), on_change=self._go_on)
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""
@@ -41,10 +40,6 @@ class BudgetHolder:
         """End a running call, which has cost so many US dollars."""
         self.used += dollars
         self._budgets.settle(self.running.pop(place), Amounts(usd=dollars), 0.0)
-        self._go_on()
-
-    def _changed(self, budget: LeasedBudget) -> None:
-        self._budgets.lease_changed(budget)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -273,18 +273,18 @@ class BudgetsState:
     budgets: the budgets as the program gave them.
     added: the budgets that were added later, each for the calls of one tenant.
     lease_of: returns the lease on a shared budget (its position) for a tenant; None: the budgets are this engine's own.
-    on_lease: called with an account when its lease has changed.
+    on_change: called when the lease on a budget has changed.
     """
 
     def __init__(
         self,
         budgets: tuple[Budget, ...],
         lease_of: Callable[[int, str | None], AccountLease] | None = None,
-        on_lease: Callable[[Account], None] | None = None,
+        on_change: Callable[[], None] | None = None,
     ) -> None:
         self.budgets = budgets
         self._lease_of = lease_of
-        self._on_lease = on_lease
+        self._on_change = on_change
         self.added: dict[str, Budget] = {}
         self._accounts: dict[tuple[int, str | None], Account] = {}
         self._most = MOST_ACCOUNTS
@@ -407,19 +407,6 @@ class BudgetsState:
             found.keep_waiting(now)
         return None
 
-    def lease_changed(self, budget: Budget) -> None:
-        """Note that an engine may use another part of a shared budget."""
-        for account in self._accounts.values():
-            if account.budget is budget:
-                account.ask()
-                if account.line is not None:
-                    self._changed[account] = None
-
-    def account_changed(self, account: Account) -> None:
-        """Note that the engine may use another part of the shared budget of an account."""
-        if account.line is not None:
-            self._changed[account] = None
-
     def next_time(self) -> float:
         """Return the time at which a waiting call may fit although no call has ended; `math.inf`: at no set time."""
         while self._windows and self._windows[0][2].line is None:
@@ -492,12 +479,21 @@ class BudgetsState:
         if position == ADDED and tenant is not None:
             return Account(self.added[tenant], tenant, now)
         budget = self.budgets[position]
-        if isinstance(budget, LeasedBudget):
-            return Account(budget, tenant, now, budget.lease)
-        account = Account(budget, tenant, now, None if self._lease_of is None else self._lease_of(position, tenant))
-        if account.lease is not None and self._on_lease is not None:
-            account.lease.listen(partial(self._on_lease, account))
+        lease = budget.lease if isinstance(budget, LeasedBudget) else None
+        if lease is None and self._lease_of is not None:
+            lease = self._lease_of(position, tenant)
+        account = Account(budget, tenant, now, lease)
+        if lease is not None:
+            lease.listen(partial(self._lease_changed, account))
         return account
+
+    def _lease_changed(self, account: Account) -> None:
+        """Note that the engine may use another part of the shared budget of an account."""
+        account.ask()
+        if account.line is not None:
+            self._changed[account] = None
+        if self._on_change is not None:
+            self._on_change()
 
     def _renew(self, account: Account, now: float) -> None:
         """Begin the next window of an account if it has come. More may fit then."""
@@ -575,15 +571,12 @@ class Budgets(Pump):
     ) -> None:
         super().__init__(runtime)
         self.price: Price | None = price
-        self._budgets = BudgetsState(budgets, lease_of, self._account_changed)
+        self._budgets = BudgetsState(budgets, lease_of, self.changed)
         self._limited = {member for member in Amounts._fields if any(budget.limits(member) for budget in budgets)}
         self._watch = watch
         self._warned = False
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
         self._sending: list[Account] = []  # the observer is notified of them now
-        for budget in budgets:
-            if isinstance(budget, LeasedBudget):
-                budget.lease.listen(partial(self._lease_changed, budget))
 
     def __repr__(self) -> str:
         return f"<Budgets {len(self._budgets.budgets)} budgets>"
@@ -744,14 +737,6 @@ class Budgets(Pump):
         return bool(self._sending)
 
     # --- waiting calls ---
-
-    def _lease_changed(self, budget: Budget) -> None:
-        self._budgets.lease_changed(budget)
-        self.changed()
-
-    def _account_changed(self, account: Account) -> None:
-        self._budgets.account_changed(account)
-        self.changed()
 
     def changed(self) -> None:
         """Look at the waiting calls at the next tick, if something changed for one of them."""

@@ -739,13 +739,11 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
 
 
 def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
-    lease, other = AmountHolder("a"), AmountHolder("a")
-    budget = LeasedBudget.of(lease)
-    budgets = BudgetsState((budget, LeasedBudget.of(other)))
+    lease, other, changes = AmountHolder("a"), AmountHolder("a"), list[bool]()
+    leased = (LeasedBudget.of(lease), LeasedBudget.of(other))
+    budgets = BudgetsState(leased, on_change=lambda: changes.append(budgets.has_changed))
     claimed(budgets, ms.Amounts(usd=1))
     assert not budgets.next(0)
-    budgets.lease_changed(LeasedBudget.of(other))
-    assert not budgets.has_changed
+    other.receive(Gift("a", 10**9, 10**9))
     lease.receive(Gift("a", 3 * 10**9, 3 * 10**9))
-    budgets.lease_changed(budget)
-    assert (budgets.has_changed, budgets.accounts()[0].limits.usd) == (True, 3)
+    assert (changes, budgets.accounts()[0].limits.usd) == ([False, True], 3)

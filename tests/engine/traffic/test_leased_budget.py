@@ -12,9 +12,7 @@ class Place:
 
     def __init__(self) -> None:
         self.lease = AmountHolder("a")
-        self.budget = LeasedBudget.of(self.lease)
-        self.budgets = BudgetsState((self.budget,))
-        self.lease.listen(lambda: self.budgets.lease_changed(self.budget))
+        self.budgets = BudgetsState((LeasedBudget.of(self.lease),))
         self.needs: list[int] = []
         self.lease.on_need = lambda: self.needs.append(self.lease.needed)
 

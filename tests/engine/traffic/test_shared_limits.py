@@ -57,7 +57,7 @@ class Spender:
         self.refused = 0
         self.used = 0.0
         self._clock = clock
-        self._budgets = BudgetsState(tuple(traffic.budgets), self.share.amounts, self._changed)
+        self._budgets = BudgetsState(tuple(traffic.budgets), self.share.amounts, self._go_on)
 
     @property
     def reserved(self) -> float:
@@ -83,10 +83,6 @@ class Spender:
         """Cancel all waiting calls."""
         while self.claims:
             self._budgets.leave(self.claims.pop())
-
-    def _changed(self, account: Account) -> None:
-        self._budgets.account_changed(account)
-        self._go_on()
 
     def _go_on(self) -> None:
         while (found := self._budgets.next(self._clock())) is not None:
