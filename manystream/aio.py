@@ -62,12 +62,7 @@ class EventStream(BufferedEvents[Call]):
         self._call = self._start(self._on_event, self._on_completion)
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.call.cancel()
 
     def __aiter__(self) -> EventStream:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from .engine.call.completion import Completion
@@ -52,12 +51,7 @@ class CallMap(Generic[Key]):
         self._task = asyncio.create_task(self._feeder.run(), name="manystream map")
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._calls.close()
         if self._task is not None:
             self._task.cancel()

@@ -24,7 +24,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TypeAlias, TypeVar
 
 from .engine.call.runtime import KeptAnswer, Tap
@@ -112,12 +111,7 @@ class AnswerCache:
     def __enter__(self) -> AnswerCache:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..request.errors import refuse_await
@@ -96,12 +95,7 @@ class Call:
         """`async with call:` ties the call to the block: leaving the block, also by cancellation, cancels the call."""
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.cancel()
 
     def pause(self) -> None:

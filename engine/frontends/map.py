@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 import trio
@@ -335,12 +334,7 @@ class CallMap(Generic[Key]):
             self._interrupt = error
             nursery.cancel_scope.cancel()
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._calls.close()
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()

@@ -10,7 +10,6 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Self, TypeVar, overload
 
 from ...providers.model.events import Event
@@ -103,12 +102,7 @@ class PortalCall:
         """`with call:` ties the call to the block: leaving the block, also by an exception, cancels the call."""
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.leave(self._call.cancel)
 
     def wait(self, timeout: float | None = None) -> Completion:
@@ -173,13 +167,8 @@ class PortalStream(BufferedEvents[PortalCall]):
         self._call = self._start(self._on_event, self._on_completion)
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.call.__exit__(exception_type, exception, traceback)
+    def __exit__(self, *_: object) -> None:
+        self.call.__exit__()
 
     def __iter__(self) -> PortalStream:
         return self
@@ -218,12 +207,7 @@ class PortalRecording:
     def __enter__(self) -> PortalRecording:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._thread.is_running:
             self.close()
 

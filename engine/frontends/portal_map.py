@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterable, Iterable, Iterator
-from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 from ...providers.errors import InvalidRequestError
@@ -53,12 +52,7 @@ class PortalMap(Generic[Key]):
         self._source = iter(self._requests)
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._thread.leave(self._close)
 
     def __iter__(self) -> Self:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 import trio
@@ -141,12 +140,7 @@ class EventStream(BufferedEvents[Call]):
         await trio.lowlevel.cancel_shielded_checkpoint()
         return self
 
-    async def __aexit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._call is not None:
             self._call.cancel()
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -14,7 +14,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from ...providers.json.json_values import JSON, dumps_printable
@@ -124,12 +123,7 @@ class Recording:
     def __enter__(self) -> Recording:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
