@@ -70,6 +70,7 @@ _HOMES: dict[str, str] = {
 """Public name → the module that defines it."""
 
 if not TYPE_CHECKING:
+    __all__ = list(_HOMES)
 
     def __getattr__(name: str) -> object:
         home = _HOMES.get(name)
@@ -77,25 +78,3 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(f".{home}", __name__), name)
         return value
-
-
-__all__ = [
-    "Call",
-    "CallFigures",
-    "CallMap",
-    "CallStart",
-    "CallState",
-    "Completion",
-    "Engine",
-    "EngineClosedError",
-    "EventStream",
-    "Limits",
-    "Observer",
-    "OriginStatistics",
-    "ProviderStatistics",
-    "Recording",
-    "Statistics",
-    "Timings",
-    "TooManyCallsError",
-    "open_engine",
-]

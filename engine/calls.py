@@ -186,11 +186,10 @@ class CallStarter:
         if watch is None:
             running.start(self._call_started)
         else:
-            start = watch.start_of(request, prepared)
 
             def announce(running: RunningCall) -> None:
                 self._call_started(running)
-                watch.call_started(running, call, start, context)
+                watch.call_started(running, call, prepared, context)
 
             running.start(announce)
         return call

@@ -161,15 +161,7 @@ class Calls:
             await call.wait()
 
     def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
-        """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
-
-        The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
-        that carries a key. `manystream simulate --replay PATH` replays it.
-
-        The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
-        is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
-        another recording is running, and `EngineClosedError`.
-        """
+        """Record the bytes sent and received to a new file. Raises as `Engine.record` does."""
         from .observe.recording import Recording, RecordingFile
 
         self.check_here()

@@ -148,12 +148,9 @@ class GuardedObserver:
         observed = self.observed if self.every_event else None
         return CallHooks(ended, self.attempt_started, self.first_token, observed)
 
-    def start_of(self, request: Request, prepared: Prepared) -> CallStart:
-        """Return the description of a call that starts."""
+    def call_started(self, running: RunningCall, call: Call, prepared: Prepared, context: CallContext | None) -> None:
         provider, origin = prepared.provider, prepared.origin
-        return CallStart(request, provider, prepared.model, origin.host, origin.port, prepared.stream)
-
-    def call_started(self, running: RunningCall, call: Call, start: CallStart, context: CallContext | None) -> None:
+        start = CallStart(call.request, provider, prepared.model, origin.host, origin.port, prepared.stream)
         observed = self._calls[running] = _Observed(call, context)
         self._notify_of(observed, "call_started", start)
 

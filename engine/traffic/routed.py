@@ -294,7 +294,7 @@ class Routed(Admission):
             self._hedging.disarm()
             self._end_rival(now)
         self._unpark(now)
-        self._leave_queues(now)
+        self._leave(now, self._waiting)
         super().end(outcome, attempt)
         if self._is_under_way:
             if outcome is not None and outcome.success:
@@ -318,10 +318,7 @@ class Routed(Admission):
             self._tried -= again
         choice, _ = self._choose(now)
         kept = () if choice.target is not None else choice.among
-        for candidate in self._waiting:
-            if candidate.target_index not in kept:
-                self._forget(candidate)
-                candidate.limiter.cancel(candidate, now)
+        self._leave(now, [candidate for candidate in self._waiting if candidate.target_index not in kept])
         if {candidate.target_index for candidate in self._waiting} != set(kept) or not kept:
             self._next_step(now)
 
@@ -353,7 +350,8 @@ class Routed(Admission):
             if not self._waiting:
                 self._next_step(now)
             return
-        self._leave_queues(now, but=candidate)
+        self._leave(now, [other for other in self._waiting if other is not candidate])
+        self._forget(candidate)
         self._candidate = candidate
         if not self._route.state.is_healthy(index, now):
             candidate.limiter.cancel(candidate, now)
@@ -649,9 +647,7 @@ class Routed(Admission):
         reason = waiting[0].limiter.state.waiting_for(waiting[0], now)
         self._note_error(timeout_error(Clock.QUEUE, self._longest_wait(index), f"waiting for {reason}"))
         self._tried |= {index}
-        for candidate in waiting:
-            self._forget(candidate)
-            candidate.limiter.cancel(candidate, now)
+        self._leave(now, waiting)
         if not self._waiting:
             self._next_step(now)
 
@@ -665,12 +661,11 @@ class Routed(Admission):
                 self._patience.cancel()
                 self._patience = None
 
-    def _leave_queues(self, now: float, but: Candidate | None = None) -> None:
-        """Leave all queues. May be called again. but: the one that sends the call."""
-        for candidate in self._waiting:
+    def _leave(self, now: float, candidates: Iterable[Candidate]) -> None:
+        """Leave the queues in which these candidates wait."""
+        for candidate in candidates:
             self._forget(candidate)
-            if candidate is not but:
-                candidate.limiter.cancel(candidate, now)
+            candidate.limiter.cancel(candidate, now)
 
     # --- the wait for a target that is left alone ---
 
@@ -763,7 +758,6 @@ class Routed(Admission):
         hedging.state.take(now)
         rival.began = now
         rival.attempt_number = self._route.begin(index, now)
-        self.ring(index).begin(key, None, now)
         self.uncounted += 1
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)

@@ -20,6 +20,7 @@ from ....providers.model.provider_error import ProviderError
 from ...call.runtime import Runtime
 from ...request.preparer import Preparer
 from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host
+from ..queue.fair_queue import CLASSES
 from ..queue.pump import Notification, Pump, WaitingCall
 from .options import Balance, Hedge, Route, RouteStatistics, Target, TargetStatistics
 
@@ -247,6 +248,7 @@ class RouteState:
     """The state of a route: its targets and sessions.
 
     balance: the rule by which it chooses.
+    uses_breakers: whether the state of a breaker matters: `fastest` and `sticky` use the score alone.
     targets: the targets' records; methods name a target by its index.
     sessions: the targets of sessions.
     random: a function that returns random numbers in [0, 1).
@@ -257,7 +259,7 @@ class RouteState:
         self.targets: tuple[TargetRecord, ...] = tuple(targets)
         self._random = random
         self.sessions: Sessions = Sessions()
-        self._uses_breakers = balance in (Balance.ORDER, Balance.WEIGHTED)
+        self.uses_breakers: bool = balance in (Balance.ORDER, Balance.WEIGHTED)
 
     def choose(
         self, now: float, roomy: Callable[[int], object], *, tried: Collection[int] = (), session: str | None = None
@@ -316,7 +318,7 @@ class RouteState:
         target = self.targets[index]
         if target.host.is_away or not target.is_failing:
             return math.inf
-        if self._uses_breakers and target.breaker.is_tripped:
+        if self.uses_breakers and target.breaker.is_tripped:
             return target.breaker.next_time(now)
         return math.inf if target.outstanding else target.heard_at + STALE
 
@@ -364,7 +366,7 @@ class RouteState:
         self.targets[index].breaker.end(number)
 
     def _healthy(self, indices: list[int], now: float) -> list[int]:
-        if not self._uses_breakers:
+        if not self.uses_breakers:
             return indices
         # A breaker that waits for the outcome of a probing call has not closed. Fallbacks are not counted, because they
         # are there for the case that the others fail.
@@ -482,9 +484,6 @@ logger: logging.Logger = logging.getLogger("manystream.traffic")
 MOST_RINGS = 1_000
 """Models whose use of keys is remembered."""
 
-
-PRIORITIES = tuple(Priority)
-
 Group: TypeAlias = tuple[int, frozenset[int]]
 """Calls that wait for the same targets: their priority, from 0, and the targets that they cannot use."""
 
@@ -594,7 +593,7 @@ class Router(Pump):
 
         excluded: targets that the call cannot use.
         """
-        group = (PRIORITIES.index(priority), excluded)
+        group = (CLASSES.index(priority), excluded)
         self._parked.setdefault(group, {})[call] = None
         self.schedule()
         if self._watch is not None:
@@ -695,7 +694,7 @@ class Router(Pump):
         self._note_recovery(index, was_tripped=was_tripped)
 
     def _note_recovery(self, index: int, *, was_tripped: bool) -> None:
-        if was_tripped and self._uses_breakers and not self.state.targets[index].breaker.is_tripped:
+        if was_tripped and self.state.uses_breakers and not self.state.targets[index].breaker.is_tripped:
             logger.info("route %s: %s answers, and is used again", self.name, self.label(index))
 
     def fail(
@@ -706,7 +705,7 @@ class Router(Pump):
         was_tripped = breaker.is_tripped
         self.state.fail(index, number, now, session, broke=broke)
         if breaker.is_tripped and not was_tripped:
-            if self._uses_breakers:
+            if self.state.uses_breakers:
                 logger.warning(
                     "route %s: %s is left alone for %g s at a time: %d of its last %d calls failed; the latest: %s, %s",
                     self.name,
@@ -739,11 +738,6 @@ class Router(Pump):
         for target in self.targets:
             target.end_session(session)
 
-    @property
-    def _uses_breakers(self) -> bool:
-        """Whether the state of a breaker matters: `fastest` and `sticky` use the score alone."""
-        return self.state.balance in (Balance.ORDER, Balance.WEIGHTED)
-
     # --- figures ---
 
     def report_figures(self, now: float) -> bool:
@@ -755,7 +749,7 @@ class Router(Pump):
         """Return the route in figures."""
         targets: list[TargetStatistics] = []
         for index, record in enumerate(self.state.targets):
-            breaker = record.breaker.state(now) if self._uses_breakers else BreakerState.CLOSED
+            breaker = record.breaker.state(now) if self.state.uses_breakers else BreakerState.CLOSED
             if record.host.is_away:
                 breaker = BreakerState.OPEN
             targets.append(
