@@ -9,8 +9,11 @@ import math
 import re
 import time
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -27,18 +30,25 @@ from .lines import LineId
 from .submissions import Submission, Submissions
 
 FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
-"""Seconds between two requests for the state of a batch: a tenth of its age, within these limits."""
+"""Seconds between two requests for the state of a batch: a tenth of its age, within these limits. The age begins anew
+when it is cancelled."""
 
 SETTLED = 3.0
 """Seconds after which a batch is in the provider's list, if the request that creates it has arrived."""
-UNSEEN_SECONDS = 60.0
-"""A batch that is younger may not be known to all of the provider's servers yet."""
-CREATE_ATTEMPTS = 6
 MOST_PAGES = 200
 CLOCK_SECONDS = 2 * 86_400.0
 """The most seconds between the provider's clock and ours, at the submission: ours may have been wrong."""
-RESULT_ATTEMPTS = 5
-"""Attempts to read results that the provider says it has, and does not give."""
+
+ATTEMPTS = 7
+"""Attempts in a row that may fail for a reason that does not pass: a proxy may have answered, and a batch may not be
+known to all of the provider's servers yet. With the pauses, these are 63 seconds."""
+REFUSALS = 3
+"""The same, where a refusal says what is to be done, so that it need not be waited for longer."""
+
+NO_INTERFACE = (401, 403, 404, 405, 501)
+"""Statuses with which a server says that it has no batch interface for this key or model."""
+GONE = (404, 410)
+"""Statuses with which a server says that it does not have it, or not any more."""
 
 NOWHERE = -1
 """The position of a line that the input does not have any more."""
@@ -49,8 +59,10 @@ CLOCKS = Clocks(connect=300.0, first_byte=300.0, idle=300.0, total=math.inf, que
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two attempts. The pause doubles with each attempt."""
 
-Take = Callable[[BatchResult], None]
+Take = Callable[[int, BatchResult], None]
+"""Gets the place of a line, and its result."""
 OnData = Callable[[bytes], None]
+T = TypeVar("T")
 
 
 class Target:
@@ -78,34 +90,67 @@ class Target:
         prepared = self._starter.prepare_wire(self.provider, wire)
         return await fetch(prepared, self._starter.runtime, CLOCKS, on_data, idempotent=False)
 
-    async def send_patiently(self, wire: WireRequest, on_data: Callable[[], OnData] | None = None) -> bytes:
-        """Send a request that may be repeated, again and again until the server answers.
+    async def get(self, wire: WireRequest, read: Callable[[JSONObject], T]) -> T:
+        """Send a request once, and return what `read` makes of the object that is its response.
 
-        on_data: returns what gets the body's pieces, for each attempt.
-
-        Raises `ProviderError` for an error that does not pass.
+        Raises `ProviderError` as `send` does, and for a response that is not what was asked for.
         """
-        pause = FIRST_PAUSE
+        body = await self.send(wire)
+        try:
+            return read(loads_object(body))
+        except MalformedJSONError as error:
+            message = f"the answer of {self.provider.name!r} cannot be read: {error}"
+            raise ProviderError(message, category=ErrorCategory.UNKNOWN, http_status=200, body=body) from None
+
+    async def repeat(
+        self, send: Callable[[], Awaitable[T]], attempts: int = ATTEMPTS, final: Collection[int] = ()
+    ) -> T:
+        """Send a request that may be repeated, until it has succeeded: without end if its errors pass.
+
+        attempts: how often it is sent at the most, if they do not.
+        final: statuses that are believed at once.
+
+        Raises `ProviderError`.
+        """
+        pause, failures = FIRST_PAUSE, 0
         while True:
             try:
-                return await self.send(wire, None if on_data is None else on_data())
+                return await send()
             except ProviderError as error:
-                if not error.retryable:
+                failures += not error.retryable
+                most = REFUSALS if error.category is ErrorCategory.AUTH else attempts
+                if error.http_status in final or failures >= min(most, attempts):
                     raise
                 await trio.sleep(max(pause, min(error.retry_after_ms / 1000, LONGEST_PAUSE)))
                 pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def ask(self, wire: WireRequest) -> JSONObject:
-        """Send a request that may be repeated, until the server answers with an object. Raises `ProviderError`."""
-        return self.object(await self.send_patiently(wire))
+    async def ask(self, wire: WireRequest, read: Callable[[JSONObject], T]) -> T:
+        """Repeat a request until `read` can make something of its response. Raises `ProviderError`."""
+        return await self.repeat(partial(self.get, wire, read))
 
-    def object(self, body: bytes) -> JSONObject:
-        """Parse the object that a response must have. Raises `ProviderError`."""
-        try:
-            return loads_object(body)
-        except MalformedJSONError as error:
-            message = f"the answer of {self.provider.name!r} is no JSON object: {error}"
-            raise ProviderError(message, category=ErrorCategory.UNKNOWN, http_status=200, body=body) from None
+    async def make(
+        self, wire: WireRequest, read: Callable[[JSONObject], T], find: Callable[[], Awaitable[T | None]]
+    ) -> T:
+        """Send a request that makes something which must not be made twice. Raises `ProviderError` if it is not made.
+
+        find: looks for it after an answer that leaves open whether it was made.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self.get(wire, read)
+            except ProviderError as error:
+                status, most = error.http_status, ATTEMPTS
+                if (400 <= status < 500 and status not in (408, 409)) or status == 501:  # it was not made
+                    most = REFUSALS if status in NO_INTERFACE else 1
+                else:
+                    await trio.sleep(SETTLED)
+                    found = await find()
+                    if found is not None:
+                        return found
+                if attempt >= most:
+                    raise
+            await trio.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+        raise AssertionError("the last attempt returns or raises")
 
 
 @dataclass(slots=True, eq=False)
@@ -119,7 +164,7 @@ class ProviderBatch:
     handled: for each line, whether its result was read.
     reported: the number of lines that the provider has answered, as it says.
     to: the way that the unanswered lines go when the batch is cancelled; empty while it is not.
-    is_known: whether the provider's id is known, so that it can be cancelled.
+    is_known: whether it is known at the provider, or known not to be there. Otherwise it cannot be cancelled.
     holdings: place of a line → what is reserved of a budget for it.
     creating: the scope of what happens before the batch is created.
     woken: set when it is to be looked at before its time.
@@ -160,12 +205,11 @@ class ProviderBatch:
         self.lines.append(line)
         self.size += len(line) + 1
 
-    def index(self, result: BatchResult) -> int | None:
-        """Return which line a result is of; None for one of no line that waits for it."""
-        key, _, number = result.id.rpartition("-")
-        index = int(number) if number.isdecimal() and len(number) < 9 else len(self.handled)
-        waits = key == self.submission.key and index < len(self.handled) and not self.handled[index]
-        return index if waits and result.status else None
+    def place(self, id: str) -> int | None:
+        """Return the place of the line that has an id in the batch; None if it has no such line."""
+        key, _, number = id.rpartition("-")
+        place = int(number) if number.isdecimal() and len(number) < 9 else len(self.positions)
+        return place if key == self.submission.key and place < len(self.positions) else None
 
     def unhandled(self) -> list[int]:
         """Return the places of the lines whose result was not read."""
@@ -189,72 +233,75 @@ class ProviderBatch:
         submission = self.submission = self.submissions.intend(self.submission, self.ids)
         self.ids, lines, self.lines = [], self.lines, []
         self.since = trio.current_time()
-        if interface.files is not None:
+        files = interface.files
+        if files is not None:
             with self.creating:
-                answer = await target.ask(interface.upload(interface.files, submission.key, lines))
-                file = interface.file_id(interface.files, answer)
-                if file is None:
-                    raise ProviderError("the uploaded file has no id", category=ErrorCategory.UNKNOWN)
+                upload = interface.upload(files, submission.key, lines)
+                file = await target.make(upload, partial(interface.file_id, files), self.find_file)
                 self.submissions.note(submission.key, "uploaded", file=file)
         if self.to:
             return False
         self.submissions.note(submission.key, "sent", at=time.time(), sync=True)
         wire = interface.create(submission.key, lines, submission.file, submission.group)
         del lines
-        for attempt in range(CREATE_ATTEMPTS):
-            state: BatchState | None = None
-            try:
-                state = interface.state(target.object(await target.send(wire)))
-            except ProviderError as error:
-                refused = 400 <= error.http_status < 500 and error.http_status not in (408, 409)
-                if refused or attempt == CREATE_ATTEMPTS - 1:
-                    raise
-            if state is None:  # it may have been created nevertheless
-                await trio.sleep(SETTLED)
-                state = await self.find(others())
-            if state is not None:
-                self.submissions.note(submission.key, "submitted", batch=state.id)
-                return True
-            await trio.sleep(FIRST_LOOK * 2**attempt)
-        raise AssertionError("the last attempt returns or raises")
+        state = await target.make(wire, interface.read_state, lambda: self.find(others()))
+        self.submissions.note(submission.key, "submitted", batch=state.id)
+        return True
+
+    async def find_file(self) -> str | None:
+        """Find the file that was uploaded for it; None if there is none, or the provider does not list its files."""
+        interface, target = self.target.interface, self.target
+        assert interface.files is not None, "lines were uploaded"
+        read = partial(interface.file_of, interface.files, key=self.submission.key)
+        with suppress(ProviderError):
+            return await target.repeat(partial(target.get, interface.list_files(interface.files), read), attempts=1)
+        return None
 
     async def find(self, others: Collection[str | None]) -> BatchState | None:
-        """Find it in the provider's list. Raises `ProviderError`.
+        """Find it in the provider's list. Raises `ProviderError`, and then `is_known` is False.
 
         others: the provider's ids of batches that are known to be others.
         """
+        self.is_known = False
         interface, target, submission = self.target.interface, self.target, self.submission
         since = submission.at - CLOCK_SECONDS
         candidates: list[BatchState] = []
         after: str | None = None
         for _ in range(MOST_PAGES):
-            states, after = interface.read_list(await target.ask(interface.list(after)))
+            states, after = await target.ask(interface.list(after), interface.read_list)
             recent = [state for state in states if state.created is None or state.created >= since]
             for state in recent:
                 if interface.keeps_key and state.key == submission.key:
+                    self.is_known = True
                     return state
                 if not interface.keeps_key and state.total in (0, submission.lines) and state.id not in others:
                     candidates.append(state)
             if after is None or (states and not recent):
                 break
-        self.is_known = False
+        else:
+            raise ProviderError("the list of batches does not end", category=ErrorCategory.UNKNOWN)
+        found: BatchState | None = None
         for candidate in candidates:  # the interface keeps no key: only the results show whose a batch is
             if await self._key_in_results(candidate) == submission.key:
-                return candidate
+                found = candidate
+                break
         self.is_known = True
-        return None
+        return found
 
     async def _key_in_results(self, state: BatchState) -> str | None:
         """Return the key that the first result of a batch names, once that has ended; None if it has no result."""
         while not state.ended or not (state.results or state.lines):
-            state = self.target.interface.state(await self.target.ask(self.target.interface.read(state.id)))
+            state = await self._state(state.id)
             if state.ended:
                 break
             await trio.sleep(LONGEST_LOOK)
-        found: list[BatchResult] = [*filter(None, map(self.target.interface.result, state.lines[:1]))]
+        found = [result.id for result in map(self.target.interface.result, state.lines[:1]) if result is not None]
         for name in state.results[:1]:
-            await self._read_file(name, found.append)
-        return found[0].id.rpartition("-")[0] if found else None
+            await self._read_file(name, lambda result: found.append(result.id), lambda line: None, ATTEMPTS)
+        return found[0].rpartition("-")[0] if found else None
+
+    async def _state(self, batch: str) -> BatchState:
+        return await self.target.ask(self.target.interface.read(batch), self.target.interface.read_state)
 
     # --- following it ---
 
@@ -263,92 +310,126 @@ class ProviderBatch:
 
         changed: called when its figures may have changed.
         """
-        interface, target, submission = self.target.interface, self.target, self.submission
+        submission = self.submission
         assert submission.batch is not None, "it was created"
-        asked = False
+        begun, asked = self.since, False
         while True:
-            age = trio.current_time() - self.since
             try:
-                state = interface.state(await target.ask(interface.read(submission.batch)))
+                state = await self._state(submission.batch)
             except ProviderError as error:
-                if error.category is not ErrorCategory.NOT_FOUND:
-                    raise
-                if age > UNSEEN_SECONDS:
+                if error.category is ErrorCategory.NOT_FOUND:
                     said = error.message.rstrip(".")
                     error.message = (
                         f"{said}. Use the key that made it. If it was deleted, its answers are lost,"
                         f" and the next run sends its lines again if you delete {self.submissions.path}"
                     )
-                    raise
-                state = BatchState(submission.batch, "", ended=False)
+                raise
             self.reported = state.done
             if state.ended:
                 return state
-            if self.to and not asked:
-                asked = True
+            if self.to:
+                begun, asked = (begun if asked else trio.current_time()), True
                 await self._cancel(submission.batch)
-                continue
             changed()
             self.woken = trio.Event()
+            age = trio.current_time() - begun
             with trio.move_on_after(min(max(FIRST_LOOK, age / 10), LONGEST_LOOK)):
                 await self.woken.wait()
 
     async def _cancel(self, batch: str) -> None:
-        """Ask the provider to cancel it. It may have ended meanwhile, and that is no error."""
+        """Ask the provider to cancel it, once more at each look until it has ended: an answer may be none of its own.
+        An error is none: the batch may have ended meanwhile."""
         if not self.submission.cancelled:
             self.submissions.note(self.submission.key, "cancelled")
-        try:
-            await self.target.send_patiently(self.target.interface.cancel(batch))
-        except ProviderError as error:
-            if error.category is ErrorCategory.AUTH:
-                raise
+        with suppress(ProviderError):
+            await self.target.send(self.target.interface.cancel(batch))
 
     # --- results ---
 
     async def read_results(self, state: BatchState, take: Take) -> str:
-        """Read all results of the batch, which has ended. Returns why a file cannot be read; empty if all were."""
-        for result in filter(None, map(self.target.interface.result, state.lines)):
-            take(result)
-            await trio.lowlevel.checkpoint()
-        failure = ""
-        for name in state.results:
-            for attempt in range(RESULT_ATTEMPTS):
-                try:
-                    await self._read_file(name, take)
-                    break
-                except ProviderError as error:
-                    if attempt == RESULT_ATTEMPTS - 1:
-                        failure = error.message
-                    await trio.sleep(FIRST_LOOK * 2**attempt)
-        return failure
+        """Read all results of the batch, which has ended. Returns why they are lost; empty if they were read.
 
-    async def _read_file(self, name: str, take: Take) -> None:
+        take: may get a result more than once. One that is cut gets there as an answer that cannot be read.
+
+        An answer was paid for. So where one is missing that the provider says it has, all are read again, a few times.
+        Raises `ProviderError` if something else is sent in their place even then: a later run may read them.
+        """
+        interface, count = self.target.interface, len(self.positions)
+        problems: list[ProviderError] = []
+        is_foreign = False  # whether a line is no result of any batch
+        cut: dict[str, bytes] = {}  # id of a line → its result, which is cut
+        read = bytearray(count)  # for each line, whether its result was read
+
+        def on_result(result: BatchResult) -> None:
+            place = self.place(result.id)
+            if place is not None and result.status:
+                read[place] = 1
+                take(place, result)
+
+        def on_other(line: bytes) -> None:
+            nonlocal is_foreign
+            found = re.search(rb"\b%b-\d{1,8}\b" % self.submission.key.encode(), line)
+            if found is not None:
+                cut[found[0].decode()] = line
+            else:
+                is_foreign = True
+
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await trio.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+                state = await self._state(state.id)
+            problems, cut, is_foreign = [], {}, False
+            for result in filter(None, map(interface.result, state.lines)):
+                on_result(result)
+                await trio.lowlevel.checkpoint()
+            for name in state.results:
+                try:
+                    await self._read_file(name, on_result, on_other, attempts=1)
+                except ProviderError as error:
+                    problems.append(error)
+            is_whole = read.count(1) >= min(state.answered, count) and not cut
+            if is_whole and not problems and (state.total or not is_foreign):
+                return ""
+        if is_foreign and not read.count(1):
+            problems.append(ProviderError("what is sent as its results has none", category=ErrorCategory.UNKNOWN))
+        for problem in problems:
+            if problem.http_status not in GONE:
+                raise problem
+        for id, line in cut.items():
+            place = self.place(id)
+            if place is not None:
+                take(place, BatchResult(id, 200, line))
+        if problems:
+            return problems[0].message
+        return "" if read.count(1) or cut else f"they have none of its {state.answered:,} answers"
+
+    async def _read_file(
+        self, name: str, take: Callable[[BatchResult], None], other: Callable[[bytes], None], attempts: int
+    ) -> None:
         """Read a file of results line by line; again from its beginning if the connection is lost. Raises
-        `ProviderError`."""
+        `ProviderError`.
+
+        other: gets a line that is no result.
+        attempts: as for `Target.repeat`.
+        """
         interface = self.target.interface
         pieces: list[bytes] = []
-
-        def begin() -> Callable[[bytes], None]:
-            pieces.clear()
-            return feed
 
         def feed(data: bytes) -> None:
             first, *more = data.split(b"\n")
             pieces.append(first)
             for piece in more:
                 line = b"".join(pieces)
-                result = interface.result_of_line(line) or self._unreadable(line)
                 pieces[:] = [piece]
+                result = interface.result_of_line(line)
                 if result is not None:
                     take(result)
+                elif line.strip():
+                    other(line)
 
-        await self.target.send_patiently(interface.results(name), begin)
+        async def read() -> None:
+            pieces.clear()
+            await self.target.send(interface.results(name), feed)
+
+        await self.target.repeat(read, attempts)
         feed(b"\n")
-
-    def _unreadable(self, line: bytes) -> BatchResult | None:
-        """Return the result of a line that cannot be read, if it has the id of one of ours.
-
-        Its answer was paid for, so it counts as the answer: its record says why it cannot be read.
-        """
-        found = re.search(rb"\b%b-\d{1,8}\b" % self.submission.key.encode(), line)
-        return None if found is None else BatchResult(found[0].decode(), 200, line)

@@ -51,7 +51,7 @@ from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .prices import dollars
-from .provider_batch import LONGEST_LOOK, NOWHERE, SETTLED, ProviderBatch, Target
+from .provider_batch import GONE, LONGEST_LOOK, NO_INTERFACE, NOWHERE, SETTLED, ProviderBatch, Target
 from .submissions import Submission, Submissions, shown_url
 
 BATCH, WINDOW, LIVE = "batch", "window", "live"
@@ -80,10 +80,7 @@ DELETION_SECONDS = 30.0
 STEP = 100
 """After so many lines, other tasks run."""
 
-NO_INTERFACE = (401, 403, 404, 405, 501)
-"""Statuses with which a server says that it has no batch interface for this key or model."""
-FORGOTTEN = (404, 410)
-"""Statuses with which a server says that it does not have the answer of a window."""
+_NO_LIST = "the batches of {!r} cannot be listed"
 LINE_NAMED = re.compile(r"requests[.\[](\d+)")
 """The place of a line in the message that refuses a batch."""
 
@@ -629,7 +626,10 @@ class WaysRun:
         try:
             created = await job.create(self._created)
         except ProviderError as error:
-            self._not_created(job, error)
+            if job.is_known:
+                self._not_created(job, error)
+            else:
+                self._live.fail(f"{_NO_LIST.format(job.submission.provider)}: {error.message}")
             return
         if not created:  # its lines go another way before it was created
             self._drop(job)
@@ -643,24 +643,28 @@ class WaysRun:
         self._drop(job)
         target, status, positions = job.target, error.http_status, job.positions
         named = LINE_NAMED.search(error.message)
-        if status in NO_INTERFACE:
-            target.closed = True
+        limited, doubtful = error.category is ErrorCategory.RATE_LIMIT, status < 400 and not error.retryable
+        waited = self._block >= LONGEST_BLOCK and not self._jobs
+        if status in NO_INTERFACE or (waited and (doubtful or (limited and not error.retryable))):
+            target.closed = status in NO_INTERFACE
             model = job.submission.group.model
             self._refuse_way(f"{target.provider.name!r} takes no batch of {model!r} ({error.message})")
             self._moved[LIVE].add(positions)
-        elif error.category is ErrorCategory.RATE_LIMIT or status == 413:
+        elif limited or status == 413:
             self._wait_for_room(target, len(positions), too_large=status == 413)
             self._pool.give_back(positions)
-        elif status >= 500 or not status:
+        elif error.retryable or doubtful:
             self._wait_for_room(target, 0)
             self._note(f"{target.provider.name!r} takes no batch now ({error.message})")
             self._pool.give_back(positions)
         elif named is not None and int(named[1]) < len(positions):
-            self._moved[LIVE].add([positions.pop(int(named[1]))])
+            self._send_on(job, [int(named[1])], f"the batch refused the line: {error.message}", more=0)
+            positions.pop(int(named[1]))
             self._pool.give_back(positions)
         else:
-            self._note(f"{target.provider.name!r} refused a batch ({error.message}): its lines go live")
-            self._moved[LIVE].add(positions)
+            if self._via != BATCH:
+                self._note(f"{target.provider.name!r} refused a batch ({error.message}): its lines go live")
+            self._send_on(job, range(len(positions)), f"the batch was refused: {error.message}", more=0)
         self._changed.set()
 
     def _wait_for_room(self, target: Target, lines: int, *, too_large: bool = False) -> None:
@@ -716,14 +720,13 @@ class WaysRun:
     async def _recover(self, job: ProviderBatch) -> None:
         """Find out whether a batch was created before its run was killed."""
         submission, interface = job.submission, job.target.interface
-        with self._failures(f"the batches of {submission.provider!r} cannot be listed"):
+        with self._failures(_NO_LIST.format(submission.provider)):
             found: BatchState | None = None
             if submission.sent:
                 await trio.sleep(min(max(0.0, submission.at + SETTLED - time.time()), SETTLED))
                 found = await job.find(self._created())
             elif interface.files is not None and submission.file is None:
-                answer = await job.target.ask(interface.list_files(interface.files))
-                submission.file = interface.file_of(interface.files, answer, submission.key)
+                submission.file = await job.find_file()
             if found is None:
                 self._drop(job)
                 self._pool.give_back(_there(job.positions))
@@ -781,10 +784,9 @@ class WaysRun:
             reason = f"{MOST_GENERATIONS} batches, one after the other, did not answer the line"
             self._send_on(job, left, reason, more=MOST_GENERATIONS - 1 if self._via == BATCH else 0)
 
-    def _record(self, job: ProviderBatch, result: BatchResult) -> None:
+    def _record(self, job: ProviderBatch, index: int, result: BatchResult) -> None:
         """Record a result. Its line goes live instead if it was refused for a reason that passes."""
-        index = job.index(result)
-        if index is None:
+        if job.handled[index]:
             return
         if job.positions[index] == NOWHERE:
             job.handled[index] = 1
@@ -845,9 +847,10 @@ class WaysRun:
         assert target.interface.files is not None, "it was uploaded"
         with self._failures(""):
             try:
-                await target.send_patiently(target.interface.delete_file(target.interface.files, file))
+                delete = target.interface.delete_file(target.interface.files, file)
+                await target.repeat(partial(target.send, delete), final=GONE)
             except ProviderError as error:
-                if error.category is not ErrorCategory.NOT_FOUND:
+                if error.http_status not in GONE:
                     self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
                     return
             self._submissions.note(key, "deleted")
@@ -860,7 +863,7 @@ def _there(positions: Iterable[int]) -> list[int]:
 
 def has_ended(error: ProviderError | None) -> bool:
     """Return whether a server makes the answer of a window no more. Without an error it is complete."""
-    if error is None or error.http_status in FORGOTTEN:
+    if error is None or error.http_status in GONE:
         return True
     cut = error.category in (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
     return 200 <= error.http_status < 300 and not cut

@@ -175,8 +175,7 @@ async def _states(
             target = Target(engine, provider, interface)
             for submission in some:
                 try:
-                    body = await target.send(interface.read(submission.batch or ""))
-                    state = interface.state(target.object(body))
+                    state = await target.get(interface.read(submission.batch or ""), interface.read_state)
                 except ProviderError as error:
                     states[submission.key] = f"the provider does not say how far it is: {error.message}"
                     continue

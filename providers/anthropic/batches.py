@@ -67,6 +67,7 @@ class Anthropic(BatchInterface):
             status,
             ended,
             done=total - count(counts.get("processing")),
+            answered=count(counts.get("succeeded")),
             total=total,
             created=_time(body.get("created_at")),
             results=(id,) if ended and string(body, "results_url") else (),

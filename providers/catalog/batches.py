@@ -18,7 +18,18 @@ from importlib import import_module
 from typing import ClassVar
 from urllib.parse import quote
 
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, loads_object, mapping, objects, string
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps,
+    integer,
+    loads_object,
+    mapping,
+    objects,
+    shown,
+    string,
+)
 from ..wire.wire_head import path_with_query, request_headers
 from .dialect import WireRequest
 from .provider import Provider
@@ -114,6 +125,7 @@ class BatchState:
     status: the provider's word.
     ended: whether it has ended, and all its results can be read.
     done: the number of lines that have an answer or an error; 0 where the interface does not report progress.
+    answered: the number of lines that have an answer; 0 where the interface does not report it.
     total: the number of lines; 0 if it is not known yet.
     key: the key in its metadata; None where the interface keeps none.
     created: when it was created, in Unix seconds on the provider's clock; None if it is not reported.
@@ -128,6 +140,7 @@ class BatchState:
     status: str
     ended: bool
     done: int = 0
+    answered: int = 0
     total: int = 0
     key: str | None = None
     created: float | None = None
@@ -211,6 +224,13 @@ class BatchInterface(abc.ABC):
         """Return the request for the state of a batch."""
         return self._get(self.paths.one.format(quote(id)))
 
+    def read_state(self, body: JSONObject) -> BatchState:
+        """Read the answer to a request for one batch. Raises `MalformedJSONError` if it is no batch."""
+        state = self.state(body)
+        if not state.id:
+            raise MalformedJSONError(f"{shown(dumps(body))} is no batch")
+        return state
+
     def cancel(self, id: str) -> WireRequest:
         """Return the request that cancels a batch."""
         return self._post(self._version + self.paths.cancel.format(quote(id)), self.paths.cancel_body)
@@ -222,7 +242,10 @@ class BatchInterface(abc.ABC):
         return self._get(self.paths.batches + more)
 
     def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
-        """Return the batches of a page, and where the next page begins; None if this is the last one."""
+        """Return the batches of a page, and where the next page begins; None if this is the last one. Raises
+        `MalformedJSONError` if it is no page."""
+        if type(body.get("data")) is not list:
+            raise MalformedJSONError(f"{shown(dumps(body))} is no list of batches")
         found = [self.state(batch) for batch in objects(body, "data")]
         more = body.get("has_more") is True
         return found, (string(body, "last_id") or (found[-1].id if found else None)) if more else None
@@ -249,9 +272,12 @@ class BatchInterface(abc.ABC):
         body = b"".join([head, b"\r\n", b"\n".join(lines), f"\n\r\n--{mark}--\r\n".encode()])
         return self._post(files.path, body, [("content-type", f"{files.kind}; boundary={mark}"), *files.headers])
 
-    def file_id(self, files: BatchFiles, body: JSONObject) -> str | None:
-        """Return the id of a file, from the answer to its upload; None if it has none."""
-        return string(mapping(body, "file") or body, files.members[2])
+    def file_id(self, files: BatchFiles, body: JSONObject) -> str:
+        """Return the id of a file, from the answer to its upload. Raises `MalformedJSONError` if it has none."""
+        id = string(mapping(body, "file") or body, files.members[2])
+        if not id:
+            raise MalformedJSONError(f"{shown(dumps(body))} is no file")
+        return id
 
     def list_files(self, files: BatchFiles) -> WireRequest:
         """Return the request for the uploaded files."""

@@ -18,7 +18,7 @@ from ..catalog.batches import (
 )
 from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
-from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, dumps, integer, mapping, objects, shown, string
 from .path import API_VERSION, METHODS
 
 HOUR = 3600.0
@@ -111,6 +111,8 @@ class Gemini(BatchInterface):
         return self._post(path, b'{"batch":{"displayName":%b,"inputConfig":{%b}}}' % (dumps(NAME.format(key)), source))
 
     def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
+        if "error" in body:  # a page without batches is an empty object
+            raise MalformedJSONError(f"{shown(dumps(body))} is no list of batches")
         found = objects(body, "operations") or objects(body, "batches")
         return [self.state(batch) for batch in found], string(body, "nextPageToken") or None
 
@@ -128,6 +130,7 @@ class Gemini(BatchInterface):
             word,
             status in ENDED or body.get("done") is True,
             done=max(0, count(stats.get("successfulRequestCount")) + count(stats.get("failedRequestCount"))),
+            answered=count(stats.get("successfulRequestCount")),
             total=total,
             key=name.removeprefix(prefix) if name.startswith(prefix) else None,
             results=(file,) if file else (),

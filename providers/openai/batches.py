@@ -113,6 +113,7 @@ class OpenRouter(BatchInterface):
             status,
             status in ENDED,
             done=count(counts.get("completed")) + count(counts.get("failed")),
+            answered=count(counts.get("completed")),
             total=count(counts.get("total")),
             key=string(mapping(body, "metadata"), METADATA),
             created=_time(body.get("created_at")),

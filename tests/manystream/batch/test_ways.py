@@ -25,6 +25,7 @@ from tests.support.peers import Line, answer, open_peer
 HOUR = 3600.0
 
 Clock = trio.testing.MockClock
+Refuse = Callable[[str, str, bytes], tuple[int, bytes] | None]
 
 
 def chat(text: str) -> dict[str, Any]:
@@ -44,14 +45,15 @@ class Server:
 
     queue: seconds that a batch takes. progress: whether its lines are answered one by one until then.
     stop: seconds that a cancellation takes.
-    refuse: called with method, path and body before each request; its (status, body) is the answer.
+    refuse: called with method, path and body before each request; its (status, body) is the answer. Status 0: it is
+        done, and the answer is lost. Status 1: the body is all that is sent.
     result: called with a line of a batch; returns the line of the result, or None for one without.
     """
 
     queue: float = 600.0
     progress: bool = False
     stop: float = 60.0
-    refuse: Callable[[str, str, bytes], tuple[int, bytes] | None] = lambda *_: None
+    refuse: Refuse = lambda *_: None
     result: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -71,6 +73,9 @@ class Server:
                 self.respond(method, path, body)  # it is done, and the answer is lost
                 line.reset()
                 return
+            if refused is not None and refused[0] == 1:
+                await line.send(refused[1])
+                continue
             status, reply = refused or (200, self.respond(method, path, body))
             await line.send(answer(reply, status=f"{status} X"))
 
@@ -252,9 +257,7 @@ async def test_lines_that_no_batch_takes_go_live(fault: str, tmp_path: Path, aut
     assert "canary" not in str(batch.counters.notes)
 
 
-def first_times(
-    count: int, status: int, path: str, method: str = "POST"
-) -> Callable[[str, str, bytes], tuple[int, bytes] | None]:
+def first_times(count: int, status: int, path: str, method: str = "POST") -> Refuse:
     """Refuse the first requests of a path."""
     left = [count]
 
@@ -290,6 +293,185 @@ async def test_a_fault_that_passes_costs_nothing(
     assert texts(tmp_path) == expected()
     assert len(server.batches) == 1
     assert sorted(server.paid) == sorted(f"text {n}" for n in range(5))
+
+
+BAD_ANSWERS: dict[str, tuple[int, bytes]] = {
+    "no HTTP": (1, b"<html>proxy</html>\r\n\r\n"),
+    "a TLS alert": (1, b"\x15\x03\x01\x00\x02\x02\x28"),
+    "a broken head": (1, b"HTTP/1.1 200 OK\r\nno header\r\n\r\n{}"),
+    "no content": (1, b"HTTP/1.1 204 No Content\r\n\r\n"),
+    "a redirect": (1, answer(b"", status="302 Found", headers="Location: http://127.0.0.1:1/login\r\n")),
+    "an empty body": (200, b""),
+    "a page": (200, b"<html>maintenance</html>"),
+    "half of an object": (200, b'{"id": "batch-0", "sta'),
+    "an array": (200, b"[]"),
+    "an empty object": (200, b"{}"),
+    "an error with a status of success": (200, b'{"error":{"message":"oops"}}'),
+    "a key that is unknown": (401, b""),
+    "a firewall": (403, b"<html>"),
+    "a method that is unknown": (405, b""),
+    "a conflict": (409, b""),
+    "a used-up quota": (429, b'{"error":{"message":"no","code":"insufficient_quota"}}'),
+    "a server that cannot do it": (501, b""),
+}
+"""Answers that no provider gives to the requests of a batch, but a proxy before it, or one of its servers."""
+
+KINDS_OF_REQUESTS = {
+    "upload": ("POST", "/files"), "creation": ("POST", "/batches"), "list": ("GET", "/batches?"),
+    "state": ("GET", "/batches/"), "results": ("GET", "/files/"), "deletion": ("DELETE", "/files/"),
+    "cancellation": ("POST", "/batches/batch-0/cancel"),
+}  # fmt: skip
+"""Name → the method, and the beginning of the path."""
+
+
+def first_of(bad: tuple[int, bytes], *kinds: str, times: float = 1) -> Refuse:
+    """Give a bad answer to the first requests of each kind."""
+    left = dict.fromkeys(kinds, times)
+
+    def refuse(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        for kind, count in left.items():
+            wanted, begin = KINDS_OF_REQUESTS[kind]
+            length = None if kind in ("upload", "creation") else len(begin)
+            if count and (method, path[:length]) == (wanted, begin):
+                left[kind] -= 1
+                return bad
+        return None
+
+    return refuse
+
+
+@pytest.mark.parametrize("bad", BAD_ANSWERS)
+async def test_one_bad_answer_to_each_request_costs_nothing(bad: str, tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server(refuse=first_of(BAD_ANSWERS[bad], "upload", "creation", "list", "state", "results", "deletion"))
+    await run(server, tmp_path, by=None, via="batch")
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert sorted(server.paid) == [f"text {n}" for n in range(5)]
+
+
+@pytest.mark.parametrize("bad", ["no HTTP", "a page", "a key that is unknown", "a conflict"])
+async def test_one_bad_answer_to_a_cancellation_misses_no_deadline(
+    bad: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server(queue=10 * HOUR, refuse=first_of(BAD_ANSWERS[bad], "cancellation"))
+    batch = await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert batch.counters.missed == 0
+
+
+@pytest.mark.parametrize(("bad", "kind", "error"), [
+    ("no HTTP", "state", "the response is not HTTP/1.1"),
+    ("a key that is unknown", "state", "HTTP 401"),
+    ("an empty object", "state", "'{}' is no batch"),
+    ("a redirect", "results", "redirects are not followed"),
+    ("a page", "results", "what is sent as its results has none"),
+    ("a key that is unknown", "results", "HTTP 401"),
+])  # fmt: skip
+async def test_a_bad_answer_that_stays_ends_the_run_and_nothing_is_lost(
+    bad: str, kind: str, error: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server(refuse=first_of(BAD_ANSWERS[bad], kind, times=math.inf))
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match=error), flatten_subgroups=True):
+        await run(server, tmp_path)
+    assert trio.current_time() < 800
+    server.refuse = lambda *_: None
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert sorted(server.paid) == [f"text {n}" for n in range(5)]
+
+
+LISTS: dict[str, tuple[int, bytes, str]] = {
+    "a key that may not list": (403, b'{"error":{"message":"no lists"}}', "cannot be listed: no lists"),
+    "no list": (200, b'{"object": "list"}', "is no list of batches"),
+    "pages in a circle": (200, b'{"data": [], "has_more": true, "last_id": "b"}', "the list of batches does not end"),
+}
+"""An answer to each request for the list of batches → the end of the run."""
+
+
+@pytest.mark.parametrize("kind", LISTS)
+async def test_a_batch_that_may_exist_and_cannot_be_found_is_not_made_again(
+    kind: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """The answer to its creation is lost. Once the list can be read, the next run finds it."""
+    status, body, error = LISTS[kind]
+    lost, listed = first_of((0, b""), "creation"), first_of((status, body), "list", times=math.inf)
+    server = Server(refuse=lambda *request: lost(*request) or listed(*request))
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match=error), flatten_subgroups=True):
+        await run(server, tmp_path)
+    server.refuse = lambda *_: None
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert not server.live
+
+
+async def test_an_upload_whose_answer_is_lost_leaves_no_file(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server(refuse=first_of((0, b""), "upload"))
+    await run(server, tmp_path)
+    assert len(server.names) == 1
+    assert not [id for id in server.files if "out" not in id]
+
+
+@pytest.mark.parametrize("status", [400, 409])
+async def test_a_fixed_way_is_kept_where_a_batch_is_refused(status: int, tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server(refuse=first_of((status, b'{"error":{"message":"no such model"}}'), "creation", times=math.inf))
+    await run(server, tmp_path, by=None, via="batch")
+    assert not server.live
+    assert not texts(tmp_path)
+    failed = records(tmp_path / "a.errors.jsonl")
+    assert len(failed) == 5
+    assert "no such model" in str(failed[0]["error"])
+
+
+@pytest.mark.parametrize(("bad", "error"), [("a used-up quota", "no"), ("no HTTP", "not HTTP/1.1")])
+async def test_a_fixed_way_that_stays_closed_ends_the_run(
+    bad: str, error: str, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    server = Server(refuse=first_of(BAD_ANSWERS[bad], "creation", times=math.inf))
+    message = f"takes no batch of 'm'.*{error}"
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match=message), flatten_subgroups=True):
+        await run(server, tmp_path, by=None, via="batch")
+    assert not server.live
+    assert 600 < trio.current_time() < HOUR
+
+
+async def test_answers_that_a_state_does_not_name_yet_are_waited_for(tmp_path: Path, autojump_clock: Clock) -> None:
+    """The batch is completed, and its file is there a moment later."""
+    server, left = Server(), [2]
+
+    def without_file(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        shown = server.shown("batch-0") if path == "/batches/batch-0" else {"output_file_id": None}
+        if not shown["output_file_id"] or not left[0]:
+            return None
+        left[0] -= 1
+        return 200, json.dumps(shown | {"output_file_id": None}).encode()
+
+    server.refuse = without_file
+    await run(server, tmp_path)
+    assert left == [0]
+    assert texts(tmp_path) == expected()
+    assert len(server.paid) == 5
+
+
+async def test_results_without_any_answer_fail_their_lines(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server(refuse=first_of((200, b""), "results", times=math.inf))
+    await run(server, tmp_path)
+    assert not server.live
+    failed = records(tmp_path / "a.errors.jsonl")
+    assert "they have none of its 5 answers" in str(failed[0]["error"])
+
+
+async def test_a_result_that_is_cut_once_is_read_again(tmp_path: Path, autojump_clock: Clock) -> None:
+    server, left = Server(), [1]
+
+    def cut(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        left[0] -= path.endswith("/content")
+        return (200, server.files[path.split("/")[2]][:-100]) if path.endswith("/content") and not left[0] else None
+
+    server.refuse = cut
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.paid) == 5
 
 
 RESULTS: dict[str, tuple[dict[str, Any], int, int]] = {
