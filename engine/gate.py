@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING
 
+from ..providers.model.rules import text
 from .call.timeouts import seconds_of
 from .request.errors import EngineClosedError, ends_engine
 
@@ -99,6 +100,7 @@ class Calls:
     def end_session(self, session: str) -> None:
         """Forget which target and key a session has."""
         self.home.check()
+        text().check(session, "session")
         if self._starter is not None:
             self._starter.end_session(session)
 

@@ -29,8 +29,10 @@ from typing import TypeAlias, TypeVar
 from .engine.call.runtime import KeptAnswer, Tap
 from .engine.observe import private_file
 from .engine.request.prepared import Prepared
-from .providers.errors import InvalidRequestError, ManystreamError
+from .engine.request.value_rules import PATH
+from .providers.errors import ManystreamError
 from .providers.json.json_values import MalformedJSONError, dumps, exact_loads
+from .providers.model.rules import Rule, check_arguments, number
 from .transport.errors import TransportError
 from .transport.exchange import Exchange, RawHeaders
 
@@ -69,6 +71,13 @@ Value = TypeVar("Value")
 _Job: TypeAlias = Callable[[sqlite3.Connection], object]
 
 
+ARGUMENTS: dict[str, Rule] = {
+    "path": PATH,
+    "max_bytes": number(0, must="a number above 0", above=True, infinite=True),
+    "max_age": number(0, must="a number of seconds above 0", above=True, infinite=True),
+}
+
+
 class CacheError(ManystreamError, RuntimeError):
     """The file of a cache cannot be used. The message names the file and what to do."""
 
@@ -89,10 +98,7 @@ class AnswerCache:
         max_bytes: the most bytes of answers that are kept; those that were used longest ago are removed.
         max_age: seconds after which an answer is no longer used.
         """
-        if not max_bytes > 0:
-            raise InvalidRequestError("max_bytes", f"must be above 0, not {max_bytes}")
-        if not max_age > 0:
-            raise InvalidRequestError("max_age", f"must be above 0, not {max_age}")
+        check_arguments(ARGUMENTS, path=path, max_bytes=max_bytes, max_age=max_age)
         place = Path(path)
         self.path: Path = place / FILE if place.is_dir() else place
         self.hits: int = 0

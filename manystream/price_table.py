@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, mapping
 from .providers.model.rules import described
@@ -100,6 +101,7 @@ class PriceTable:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> PriceTable:
         """Read a table from a JSON file. Raises `PriceTableError`."""
+        PATH.check(path, "path")
         source = os.fspath(path)
         try:
             return cls(json.loads(Path(path).read_text("utf-8")), source)

@@ -28,14 +28,25 @@ from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
 
 from .engine.observe import private_file
+from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
 from .providers.model.conversation import Conversation
 from .providers.model.messages import Message
 from .providers.model.rows import Row, rows_from_message
+from .providers.model.rules import check_arguments, check_iterable, flag, instance, optional, text
 
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[sqlite3.Connection], Result]
 """A function that runs in one transaction. It may run again after a rollback."""
+
+ARGUMENTS = {
+    "path": PATH,
+    "durable": flag(),
+    "title": text(),
+    "conversation": text("the id of a conversation", forms={Conversation: "use the id that `save` returned"}),
+    "messages": optional(instance(int, must="a whole number")),
+}
+"""Argument of a method of `ConversationStore` → its rule."""
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6D73_7472
@@ -120,10 +131,12 @@ class ConversationStore:
     path: the file. It is made if it does not exist.
     durable: whether each message is on the disk when `append` returns, so that a power failure cannot lose it.
 
-    Leaving `with ConversationStore(path) as store:` closes the file. All methods raise `StoreError`.
+    Leaving `with ConversationStore(path) as store:` closes the file. All methods raise `StoreError`, and
+    `InvalidRequestError` for an argument of another type.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, durable: bool = False) -> None:
+        check_arguments(ARGUMENTS, path=path, durable=durable)
         self.path: Path = Path(path)
         if str(path) == ":memory:":
             raise StoreError("a store needs a file: ':memory:' would be gone after the first fork")
@@ -153,11 +166,15 @@ class ConversationStore:
 
     def create(self, title: str = "") -> str:
         """Make an empty conversation and return its id."""
+        check_arguments(ARGUMENTS, title=title)
         return self._write(lambda connection: _insert(connection, title))
 
     def append(self, conversation: str, messages: Message | Iterable[Message]) -> None:
         """Append one message or several. Each message is written in one transaction, with all of its rows or none."""
-        for message in [messages] if isinstance(messages, Message) else messages:
+        check_arguments(ARGUMENTS, conversation=conversation)
+        given = [messages] if isinstance(messages, Message) else messages
+        check_iterable(given, "messages", "a Message or several")
+        for message in given:
             try:
                 rows = rows_from_message(message)
             except (TypeError, ValueError, RecursionError) as error:  # a value that JSON cannot hold
@@ -166,6 +183,7 @@ class ConversationStore:
 
     def save(self, conversation: Conversation, title: str = "") -> str:
         """Make a conversation with the messages of `conversation`, and return its id."""
+        instance(Conversation).check(conversation, "conversation")
         stored = self.create(title)
         self.append(stored, conversation.messages)
         return stored
@@ -179,6 +197,8 @@ class ConversationStore:
 
         No message is copied. Messages that are appended later to either conversation do not appear in the other.
         """
+
+        check_arguments(ARGUMENTS, conversation=conversation, messages=messages, title=title)
 
         def write(connection: sqlite3.Connection) -> str:
             count = self._count(connection, self._find(connection, conversation))
@@ -211,6 +231,7 @@ class ConversationStore:
 
     def rows(self, conversation: str) -> list[Row]:
         """Return all rows of a conversation in order, those before a fork included."""
+        check_arguments(ARGUMENTS, conversation=conversation)
 
         def read(connection: sqlite3.Connection) -> list[Row]:
             found: list[list[Row]] = []

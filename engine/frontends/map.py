@@ -16,7 +16,7 @@ import trio
 from ...providers.errors import InvalidRequestError
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Request
-from ...providers.model.rules import whole
+from ...providers.model.rules import check_iterable, flag, whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
 from ..call.handle import Call
@@ -78,6 +78,7 @@ class MappedCalls(Generic[Key]):
         on_room: called when another request may be started.
         """
         whole(1).check(concurrency, "concurrency")
+        flag().check(ordered, "ordered")
         self._start = start
         self._concurrency = concurrency
         self._ordered = ordered
@@ -191,8 +192,8 @@ def unsendable(error: InvalidRequestError) -> Completion:
 
 def check_source(requests: object) -> None:
     """Raise `InvalidRequestError` if the argument `requests` is not an iterable of requests."""
-    if not isinstance(requests, (Iterable, AsyncIterable)):
-        raise InvalidRequestError("requests", f"must be an iterable of Request, not {type(requests).__name__}")
+    if not isinstance(requests, AsyncIterable):
+        check_iterable(requests, "requests", "an iterable of Request, or of pairs of a key and a Request")
 
 
 class Source:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..engine.call.handle import Call
-from ..engine.request.credentials import is_loopback
+from ..engine.request.credentials import is_loopback, why_no_key
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
+from ..engine.request.value_rules import PATH, SECONDS
 from ..http_server import HTTPRequest, HTTPServer
 from ..providers.catalog.selection import configured, select
 from ..providers.errors import InvalidRequestError
@@ -25,6 +26,8 @@ from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import RequestOptions, Tags
+from ..providers.model.request_rules import REQUEST
+from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, text, whole
 from ..transport.timers import Timer
 from .dialects import (
     ALIVE,
@@ -167,6 +170,31 @@ class Slot:
             self._arm()
 
 
+def _is_key(key: str) -> bool:
+    return not why_no_key(key)
+
+
+_ABOVE_0 = number(0, must="a number of seconds above 0", above=True, infinite=True)
+
+OPTIONS: dict[str, Rule] = {
+    "host": text("an address or a name"),
+    "port": whole(0, 65535, must="a port from 0 to 65535"),
+    "key": optional(Rule("text of visible ASCII characters, without spaces", (str,), _is_key, secret=True)),
+    "keep_alive": _ABOVE_0,
+    "grace": SECONDS,
+    "trace": optional(PATH),
+}
+"""Option of `open_gateway` → its rule."""
+
+SLOT_OPTIONS: dict[str, Rule] = {
+    "name": Rule("1 to 100 letters, digits and ._~-", (str,), re.compile(SLOT_NAME).fullmatch),
+    **{name: REQUEST.rules[name] for name in ("tags", "priority", "extra_body")},
+    "idle": _ABOVE_0,
+    "trace": flag(),
+}
+"""Argument of `Gateway.slot` → its rule. The traffic control checks the budget."""
+
+
 class Gateway:
     """A server for clients that speak a provider's dialect. `open_gateway` makes it.
 
@@ -193,12 +221,11 @@ class Gateway:
         trace: str | os.PathLike[str] | None,
     ) -> None:
         """Listen. Raises `InvalidRequestError` and `OSError`."""
+        if not hasattr(engine, "_calls"):
+            raise InvalidRequestError("engine", f"must be the engine of an open_engine block, not {described(engine)}")
+        check_arguments(OPTIONS, host=host, port=port, key=key, keep_alive=keep_alive, grace=grace, trace=trace)
         if not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}") and not key:
             raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
-        if not keep_alive > 0:
-            raise InvalidRequestError("keep_alive", "must be a number of seconds above 0")
-        if not grace >= 0:
-            raise InvalidRequestError("grace", "must be a number of seconds, 0 or more")
         self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
         self.calls.check_here()
         runtime = self.calls.starter.runtime
@@ -260,12 +287,11 @@ class Gateway:
 
         Raises `InvalidRequestError` for a wrong value.
         """
-        if not re.fullmatch(SLOT_NAME, name):
-            raise InvalidRequestError("name", f"{name!r} is not 1 to 100 letters, digits and ._~-")
+        check_arguments(
+            SLOT_OPTIONS, name=name, tags=tags, priority=priority, extra_body=extra_body, idle=idle, trace=trace
+        )
         if name in self._names or name == "default":
             raise InvalidRequestError("name", f"there is a slot {name!r} already: end it, or choose another name")
-        if not idle > 0:
-            raise InvalidRequestError("idle", "must be a number of seconds above 0")
         traffic = self.calls.starter.traffic
         if budget is not None and traffic is None:
             raise InvalidRequestError("budget", "needs traffic control: open the engine with traffic=Traffic()")

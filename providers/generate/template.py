@@ -13,6 +13,7 @@ from ..catalog.profiles import profile_by_name
 from ..catalog.provider import APIKey, Provider
 from ..errors import InvalidRequestError
 from ..json.json_values import MalformedJSONError, loads, shown
+from ..model.message_rules import TEXT
 from ..model.provider_error import malformed
 from ..model.request import Request
 from ..model.response import Response
@@ -56,6 +57,8 @@ def chat_template(
     base_url: what is before `/tokenize`: vLLM's address, or SGLang's with `/v1`.
     name: the provider's name in `"name/model"`. Default: `chat-template`.
     """
+    TEXT.check(base_url, "base_url")
+    TEXT.check(name, "name")
     row = profile_by_name("vllm", "openai-chat")
     assert row is not None
     profile = replace(row, name="chat-template", dialect=DIALECT, base_url=base_url, aliases=())

@@ -376,6 +376,12 @@ def either(must: str, *checkers: Checker, texts: Rule | None = None, forms: Mapp
     return Rule(must, tuple(checks), fits, inside=inside, checkers=inner, forms=forms or {})
 
 
+def check_arguments(rules: Mapping[str, Rule], /, **arguments: object) -> None:
+    """Raise `InvalidRequestError` naming the argument, unless the rule of its name accepts each of them."""
+    for name, value in arguments.items():
+        rules[name].check(value, name)
+
+
 def check_iterable(value: object, where: str, must: str) -> None:
     """Raise `InvalidRequestError` for a value that is no iterable of items: a text and a mapping are none."""
     kind = type(value).__name__

@@ -12,6 +12,7 @@ from ..errors import InvalidRequestError
 from .messages import Message, Role, ToolCall, ToolResult
 from .request import Messages, Request, RequestOptions
 from .response import Response
+from .rules import check_iterable
 from .tokens import Logprobs, TokenIds
 
 
@@ -37,7 +38,7 @@ class Turns:
 
     def append(self, ids: Iterable[int]) -> None:
         """Add ids of the program's own: a tool's result, or the next message with the template's ids around it."""
-        new = array("q", ids)
+        new = _array_of(ids, "ids")
         self.ids.extend(new)
         self.logprobs.extend([math.nan] * len(new))
         self.sampled.extend([0] * len(new))
@@ -85,7 +86,7 @@ class Turns:
         Raises `InvalidRequestError` for a prompt that does not begin with them: a template or tokeniser has written an
         earlier turn in another way. Training on such a prompt trains on ids that the model has not sampled.
         """
-        prompt = array("q", prompt_ids)
+        prompt = _array_of(prompt_ids, "prompt_ids")
         count = len(self.ids)
         if prompt[:count] != self.ids:
             places = zip(self.ids, prompt, strict=False)
@@ -124,3 +125,14 @@ async def _rendered(ask: Callable[[Request], Awaitable[Response]], request: Requ
     if tokens is None or tokens.prompt_ids is None:
         raise InvalidRequestError("model", f"{request.model!r} is no ms.chat_template: its answer has no prompt_ids")
     return tokens.prompt_ids
+
+
+def _array_of(ids: Iterable[int], where: str) -> TokenIds:
+    """Return ids as an array. Raises `InvalidRequestError` for what is none."""
+    if isinstance(ids, array):
+        return array("q", ids)
+    check_iterable(ids, where, "ids of tokens")
+    try:
+        return array("q", list(ids))
+    except (TypeError, OverflowError):
+        raise InvalidRequestError(where, "must be ids of tokens: whole numbers of 64 bits") from None

@@ -406,10 +406,16 @@ async def test_a_map_is_entered_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "concurrency", "field"),
-    [(ms.Request("m", "hi"), 1, "requests"), (None, 1, "requests"), ([], 0, "concurrency"), ([], 1.5, "concurrency")],
-)
-async def test_arguments_that_cannot_work_are_refused_by_name(source: object, concurrency: int, field: str) -> None:
+    ("source", "concurrency", "ordered", "field"),
+    [
+        (ms.Request("m", "hi"), 1, False, "requests"), (None, 1, False, "requests"), ("hi", 1, False, "requests"),
+        (b"hi", 1, False, "requests"), ({"a": ms.Request("m", "hi")}, 1, False, "requests"),
+        ([], 0, False, "concurrency"), ([], 1.5, False, "concurrency"), ([], 1, None, "ordered"), ([], 1, 1, "ordered"),
+    ],
+)  # fmt: skip
+async def test_arguments_that_cannot_work_are_refused_by_name(
+    source: object, concurrency: int, ordered: bool, field: str
+) -> None:
     with pytest.raises(ms.InvalidRequestError) as caught:
-        mapped(StubEngine(), source, concurrency=concurrency)
+        mapped(StubEngine(), source, concurrency=concurrency, ordered=ordered)
     assert caught.value.field == field

@@ -782,6 +782,22 @@ async def test_a_template_without_ids_is_an_error(answers: dict[str, Any]) -> No
     assert not len(turns)
 
 
+@pytest.mark.parametrize("ids", [None, 3, "ab", b"12345678", {1: 2}, [None], ["1"], [1.5], [2**63]])
+def test_ids_that_are_none_are_refused(ids: Any) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=r"^ids: must be ids of tokens"):
+        ms.Turns(ids)
+    turns = ms.Turns(iter([1, 2]))
+    with pytest.raises(ms.InvalidRequestError, match=r"^prompt_ids: must be ids of tokens"):
+        turns.extend_to(ids)
+    assert [*turns.ids] == [1, 2]
+
+
+@pytest.mark.parametrize("option", ["base_url", "name"])
+def test_a_template_s_options_are_texts(option: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=f"^{option}: must be text"):
+        ms.chat_template(**{option: None})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("news", "answers"), [
     ([USER], {"tokens": [5, 6]}), (RESULTS, {"tokens": [5, 6]}), (RESULTS, {}),
 ], ids=["a text", "results", "an answer that has no end"])  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import sys
 import threading
@@ -209,8 +210,14 @@ def test_a_path_that_is_no_cache_is_a_clear_error(tmp_path: Path) -> None:
         AnswerCache(tmp_path / "text")
     with pytest.raises(CacheError, match=r"cannot open .*nowhere"):
         AnswerCache(tmp_path / "nowhere" / "file")
-    with pytest.raises(ms.InvalidRequestError, match="max_bytes"):
-        AnswerCache(tmp_path, max_bytes=0)
+    wrong: list[tuple[object, object, object, str]] = [
+        (tmp_path, 0, 1, "max_bytes"), (tmp_path, None, 1, "max_bytes"), (tmp_path, 1, math.nan, "max_age"),
+        (tmp_path, 1, "1", "max_age"), (None, 1, 1, "path"), (b"file", 1, 1, "path"), ("", 1, 1, "path"),
+    ]  # fmt: skip
+    for path, max_bytes, max_age, name in wrong:
+        with pytest.raises(ms.InvalidRequestError, match=f"^{name}: must be "):
+            AnswerCache(path, max_bytes=max_bytes, max_age=max_age)  # type: ignore[arg-type]
+    AnswerCache(tmp_path, max_bytes=10**9, max_age=math.inf).close()
     assert threading.active_count() < 20
 
 

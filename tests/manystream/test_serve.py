@@ -673,8 +673,29 @@ async def test_another_address_than_loopback_needs_a_key(host: str) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1")]) as engine:
         with pytest.raises(ms.InvalidRequestError, match="key: is needed"):
             open_gateway(engine, host=host)
-        with pytest.raises(ms.InvalidRequestError, match="keep_alive"):
-            open_gateway(engine, keep_alive=0)
+
+
+WRONG_OPTIONS: list[tuple[str, object]] = [
+    ("host", None), ("host", b"::1"), ("port", None), ("port", -1), ("port", 65_536), ("port", "80"), ("port", True),
+    ("key", ""), ("key", 3), ("key", "se cret"), ("key", "secret\r\n"), ("keep_alive", 0), ("keep_alive", None),
+    ("keep_alive", math.nan), ("grace", -1), ("grace", "2"), ("trace", True), ("trace", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_OPTIONS)
+async def test_an_option_that_cannot_work_is_refused_by_name(name: str, value: object) -> None:
+    async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1")]) as engine:
+        with pytest.raises(ms.InvalidRequestError, match=rf"^{name}: must be ") as raised:
+            open_gateway(engine, **{name: value})  # type: ignore[arg-type]
+        assert "secret" not in str(raised.value)
+        async with open_gateway(engine, grace=math.inf, keep_alive=math.inf, key="k~1"):
+            pass
+
+
+@pytest.mark.parametrize("engine", [None, "engine", ms.open_engine([ms.OpenAIChat("k")])])
+async def test_a_gateway_needs_an_open_engine(engine: object) -> None:
+    with pytest.raises(ms.InvalidRequestError, match="engine: must be the engine of an open_engine block"):
+        open_gateway(engine)  # type: ignore[arg-type]
 
 
 # --- connections ---
@@ -998,9 +1019,16 @@ async def test_a_slot_is_a_tenant_a_session_and_tags() -> None:
         assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 401
         assert slot.trace().calls == [call]
         assert gateway.slot("task-17").key != slot.key
-        for name in ("", "a/b", "default", "x" * 101):
+        for name in ("", "a/b", "default", "x" * 101, "x\n", None, b"x", 3):
             with pytest.raises(ms.InvalidRequestError, match="name"):
-                gateway.slot(name)
+                gateway.slot(name)  # type: ignore[arg-type]
+        wrong: dict[str, object] = {
+            "tags": {1: "a"}, "priority": "first", "extra_body": [("a", 1)], "idle": math.nan, "trace": None,
+        }  # fmt: skip
+        for option, value in wrong.items():
+            with pytest.raises(ms.InvalidRequestError, match=rf"^{option}: must "):
+                gateway.slot("b", **{option: value})  # type: ignore[arg-type]
+        assert list(gateway.slots) == ["task-17"]
 
 
 async def test_a_slots_budget_limits_its_calls_alone() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -255,6 +256,37 @@ def test_a_file_that_is_not_a_database_is_a_clear_error(path: Path) -> None:
 def test_a_missing_folder_is_a_clear_error(path: Path) -> None:
     with pytest.raises(StoreError, match="unable to open database file"):
         ms.ConversationStore(path / "nowhere" / "a.db")
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda store: ms.ConversationStore(None), "path"),
+        (lambda store: ms.ConversationStore(b"file"), "path"),
+        (lambda store: ms.ConversationStore(store.path, durable=1), "durable"),
+        (lambda store: store.create(None), "title"),
+        (lambda store: store.create(10**30), "title"),
+        (lambda store: store.append(None, []), "conversation"),
+        (lambda store: store.append(ms.Conversation(), []), "conversation"),
+        (lambda store: store.append(store.create(), None), "messages"),
+        (lambda store: store.append(store.create(), "hello"), "messages"),
+        (lambda store: store.save([]), "conversation"),
+        (lambda store: store.save(ms.Conversation(), title=None), "title"),
+        (lambda store: store.fork(store.create(), messages="1"), "messages"),
+        (lambda store: store.fork(store.create(), messages=0.5), "messages"),
+        (lambda store: store.fork(3), "conversation"),
+        (lambda store: store.restore(b"id"), "conversation"),
+        (lambda store: store.rows(None), "conversation"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_name(
+    use: Callable[[Any], object], name: str, tmp_path: Path
+) -> None:
+    with (
+        ms.ConversationStore(tmp_path / "s.db") as store,
+        pytest.raises(ms.InvalidRequestError, match=f"^{name}: must"),
+    ):
+        use(store)
 
 
 def test_a_store_in_memory_is_refused() -> None:

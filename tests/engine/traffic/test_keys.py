@@ -200,6 +200,9 @@ async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
 async def test_every_door_forgets_sessions(autojump_clock: MockClock) -> None:
     async with open_keys(Server("one")) as engine:
         engine.end_session("s")
+        for session in (None, b"s", ["s"]):
+            with pytest.raises(ms.InvalidRequestError, match=r"^session: must be text"):
+                engine.end_session(session)  # type: ignore[arg-type]
         await trio.to_thread.run_sync(engine.from_thread.end_session, "s")
     server = Server("one")
     async with open_peer(server.serve) as peer, ms.open_engine([provider(server, peer)]) as engine:
