@@ -170,8 +170,9 @@ class Slot:
             self._arm()
 
 
-def _is_key(key: str) -> bool:
-    return not why_no_key(key)
+def _check_key(key: str, where: str) -> None:
+    if why := why_no_key(key):
+        raise InvalidRequestError(where, f"must not be {why}")
 
 
 _ABOVE_0 = number(0, must="a number of seconds above 0", above=True, infinite=True)
@@ -179,7 +180,7 @@ _ABOVE_0 = number(0, must="a number of seconds above 0", above=True, infinite=Tr
 OPTIONS: dict[str, Rule] = {
     "host": text("an address or a name"),
     "port": whole(0, 65535, must="a port from 0 to 65535"),
-    "key": optional(Rule("text of visible ASCII characters, without spaces", (str,), _is_key, secret=True)),
+    "key": optional(Rule("text", (str,), inside=_check_key, secret=True)),
     "keep_alive": _ABOVE_0,
     "grace": SECONDS,
     "trace": optional(PATH),

@@ -685,7 +685,7 @@ WRONG_OPTIONS: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("name", "value"), WRONG_OPTIONS)
 async def test_an_option_that_cannot_work_is_refused_by_name(name: str, value: object) -> None:
     async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1")]) as engine:
-        with pytest.raises(ms.InvalidRequestError, match=rf"^{name}: must be ") as raised:
+        with pytest.raises(ms.InvalidRequestError, match=rf"^{name}: must (not )?be ") as raised:
             open_gateway(engine, **{name: value})  # type: ignore[arg-type]
         assert "secret" not in str(raised.value)
         async with open_gateway(engine, grace=math.inf, keep_alive=math.inf, key="k~1"):
