@@ -64,7 +64,7 @@ class WireRequest:
     """
 
     path: str
-    headers: list[tuple[str, str]]
+    headers: list[tuple[str, str]] = field(repr=False)
     body: bytes
     method: str = "POST"
     warnings: list[str] = field(default_factory=_no_warnings)

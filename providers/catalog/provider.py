@@ -156,8 +156,11 @@ class Provider:
         return _named_maker(profile.name, self.name)
 
     def __repr__(self) -> str:
+        if not hasattr(self, "base_url"):  # `__init__` has raised, and a traceback shows its variables
+            return f"<{type(self).__name__}>"
         where, mark, _ = str(self.base_url).partition("?")
-        url = where + (mark and "?…")  # the query may contain a key
+        where = re.sub("//[^/]*@", "//…@", where)
+        url = where + (mark and "?…")  # the query may contain a key; a user and a password are refused later
         return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 
     def __eq__(self, other: object) -> bool:

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 import pytest
 
 from manystream.engine.request.redaction import LONGEST_PART, REDACTED, Redaction
+from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.model.request import Request
 from manystream.transport.exchange import WireHead
@@ -205,5 +206,6 @@ def test_a_search_takes_linear_time(key: str) -> None:
 def test_no_repr_shows_a_header_or_a_query() -> None:
     provider = OpenAIChat("the-key-1234", "https://h.test/v1?sig=query-1234", headers={"X-A": "header-1234"})
     request = Request("m", [], extra_headers={"X-B": "extra-1234"})
-    assert not re.findall(r"[a-z]+-1234", f"{provider!r} {provider} {request!r} {request}")
+    wire = WireRequest("/v1", [("authorization", "Bearer wire-1234")], b"{}")
+    assert not re.findall(r"[a-z]+-1234", f"{provider!r} {provider} {request!r} {request} {wire!r} {wire}")
     assert "https://h.test/v1?…" in repr(provider)

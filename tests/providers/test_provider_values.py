@@ -81,6 +81,16 @@ def test_the_repr_of_a_provider_hides_its_query() -> None:
     )
     shown = repr(ms.Anthropic("k", "https://h.example/a?key=secret?x", name="n"))
     assert shown == "Anthropic(name='n', base_url='https://h.example/a?…', profile='anthropic-compatible')"
+    shown = repr(ms.Anthropic("k", "https://me:se@cret@h.example/a@2", name="n"))
+    assert shown == "Anthropic(name='n', base_url='https://…@h.example/a@2', profile='anthropic-compatible')"
+
+
+def test_a_provider_that_was_not_made_can_be_shown() -> None:
+    """A traceback with the variables of its frames shows it."""
+    with pytest.raises(ms.InvalidRequestError) as raised:
+        ms.OpenAIChat(b"secret")  # type: ignore[arg-type]
+    shown = [repr(frame.locals.get("self")) for frame in raised.traceback]
+    assert "<OpenAIChat>" in shown
 
 
 def test_providers_are_equal_by_their_values() -> None:
