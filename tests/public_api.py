@@ -54,7 +54,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.openai.legacy": (),
     "manystream.ray": (),
     "manystream.serve": (),
-    "manystream.simulator": ("Simulator", "SimulatorError", "open_simulator", "open_simulator_thread"),
+    "manystream.simulator": (
+        "Simulator", "SimulatorError", "SimulatorOptions", "open_simulator", "open_simulator_thread",
+    ),
 }  # fmt: skip
 """Module → the names in it that are public; none: those that it exports."""
 

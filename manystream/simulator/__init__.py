@@ -13,6 +13,7 @@ from .limiter import LimitCounts
 from .process import (
     Simulator,
     SimulatorError,
+    SimulatorOptions,
     open_simulator,
     open_simulator_thread,
     serve,
@@ -37,6 +38,7 @@ __all__ = [
     "Settings",
     "Simulator",
     "SimulatorError",
+    "SimulatorOptions",
     "ToolDeclaration",
     "ToolResult",
     "combine",

@@ -21,29 +21,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
     parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests returns")
     parser.add_argument(
-        "--default", default="", metavar="KNOBS", help="knobs of all answers, in the form of the header x-simulate"
+        "--default",
+        default="",
+        dest="directive",
+        metavar="KNOBS",
+        help="knobs of all answers, in the form of the header x-simulate",
     )
     parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording")
     parser.add_argument("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
-    parser.add_argument("--limit", action="append", default=[], help="a rate limit: requests-per-minute=600")
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        dest="limits",
+        metavar="LIMIT",
+        help="a rate limit: requests-per-minute=600",
+    )
     parser.add_argument("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
     parser.add_argument("--batch-time", default="", help="seconds that a batch takes: 420, or median=420 p90=3600")
-    parser.add_argument("--replica", action="append", default=[], help="a server of its own: speed=0.1 fail=0.3")
+    parser.add_argument(
+        "--replica",
+        action="append",
+        default=[],
+        dest="replicas",
+        metavar="REPLICA",
+        help="a server of its own: speed=0.1 fail=0.3",
+    )
     parser.add_argument("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)
+    given = {name: value for name, value in vars(options).items() if name != "child"}
     try:
-        settings = settings_of(
-            options.default,
-            host=options.host,
-            port=options.port,
-            journal=options.journal,
-            replay=options.replay,
-            pace=options.pace,
-            limits=options.limit,
-            batch=options.batch,
-            batch_time=options.batch_time,
-            replicas=options.replica,
-        )
+        settings = settings_of(**given)
     except (KnobError, ReplayError) as error:
         parser.error(str(error))
     if options.child:

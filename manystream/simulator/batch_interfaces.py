@@ -323,6 +323,8 @@ class OpenAIBatches(Batches):
         (data, name), purpose = parts["file"], parts["purpose"][0].decode("utf-8", "replace")
         if purpose not in PURPOSES:
             raise APIError(400, f"'{purpose}' is not one of {[*PURPOSES]} - 'purpose'", param="purpose")
+        if purpose == "batch" and not name.endswith(".jsonl"):
+            raise APIError(400, "Invalid file format for Batch API. Must be .jsonl")
         lives = parts.get("expires_after[seconds]", (b"", ""))[0]
         expires = int(self.store.wall()) + int(lives) if lives.isdigit() and len(lives) < 12 else None
         id = "file-" + self.store.new_id()

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict, Unpack, cast
 
 from ..http_server import allow_many_sockets
 from .batches import read_batch_time
@@ -38,6 +39,9 @@ START_SECONDS = 20.0
 
 STOP_SECONDS = 5.0
 """How long the end of the process may take before it is terminated, and then killed."""
+
+REPEATED = {"limits": "limit", "replicas": "replica"}
+"""Option of several texts → that of the command line, which is given once for each."""
 
 _BOOT = """
 import os, sys, types
@@ -99,6 +103,31 @@ class Simulator:
             connection.close()
 
 
+class SimulatorOptions(TypedDict, total=False):
+    """The options of `open_simulator` and `open_simulator_thread`.
+
+    host: the address at which it listens. Default: `127.0.0.1`.
+    port: its port. Default, and 0: a free one.
+    journal: how many requests `GET /sim/requests` returns. Default: 256.
+    replay: path of a recording; all answers come from it.
+    pace: speed relative to the recording; 0 leaves out all pauses. Default: 1.
+    limits: rate limits, as `Limit` or as text: `"server=openai requests-per-minute=600"`.
+    batch: answers share an inference server, as `read_batch` reads it: `"step=0.02 kv=100000 queue=64"`.
+    batch_time: how long batches of the batch interfaces take, as `read_batch_time` reads it: `"median=420 p90=3600"`.
+    replicas: several servers, each with a port of its own, as `read_replica` reads them: `"speed=0.1 fail=0.3"`.
+    """
+
+    host: str
+    port: int
+    journal: int
+    replay: str
+    pace: float
+    limits: Sequence[Limit | str]
+    batch: str
+    batch_time: str
+    replicas: Sequence[str]
+
+
 def settings_of(
     directive: str = "",
     *,
@@ -143,51 +172,25 @@ def serve(settings: Sequence[Settings], announce: Callable[[Simulator], None], *
 
 
 @contextlib.contextmanager
-def open_simulator(
-    directive: str = "",
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    journal: int = 256,
-    replay: str = "",
-    pace: float = 1.0,
-    limits: Sequence[Limit | str] = (),
-    batch: str = "",
-    batch_time: str = "",
-    replicas: Sequence[str] = (),
-) -> Generator[Simulator, None, None]:
+def open_simulator(directive: str = "", **options: Unpack[SimulatorOptions]) -> Generator[Simulator, None, None]:
     """Run a simulator in a process of its own for the length of the block.
 
     directive: default knobs of all answers, such as `"rate=50,events=250"`.
-    port: 0 takes a free port.
-    journal: how many requests `GET /sim/requests` returns.
-    replay: path of a recording; all answers come from it.
-    pace: speed relative to the recording; 0 leaves out all pauses.
-    limits: rate limits, as `Limit` or as text: `"server=openai requests-per-minute=600"`.
-    batch: answers share an inference server, as `read_batch` reads it: `"step=0.02 kv=100000 queue=64"`.
-    batch_time: how long batches of the batch interfaces take, as `read_batch_time` reads it: `"median=420 p90=3600"`.
-    replicas: several servers, each with a port of its own, as `read_replica` reads them: `"speed=0.1 fail=0.3"`.
+    options: those of `SimulatorOptions`.
 
     Raises `KnobError` and `ReplayError` for these, and `SimulatorError` if the process does not start.
     """
-    settings_of(
-        directive,
-        port=port,
-        journal=journal,
-        replay=replay,
-        pace=pace,
-        limits=limits,
-        batch=batch,
-        batch_time=batch_time,
-        replicas=replicas,
-    )
+    settings_of(directive, **options)
     folder = str(Path(__file__).resolve().parent)
-    options = ["--host", host, "--port", str(port), "--journal", str(journal), "--default", directive, "--child"]
-    options += ["--replay", replay, "--pace", str(pace), "--batch", batch, "--batch-time", batch_time]
-    options += [f"--limit={limit if isinstance(limit, str) else limit.text}" for limit in limits]
-    options += [f"--replica={replica}" for replica in replicas]
+    arguments = ["--child", f"--default={directive}"]
+    for name, value in options.items():
+        if name in REPEATED:
+            found = (text if isinstance(text, str) else text.text for text in cast("Sequence[Limit | str]", value))
+            arguments += [f"--{REPEATED[name]}={text}" for text in found]
+        else:
+            arguments.append(f"--{name.replace('_', '-')}={value}")
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, folder, *options],
+        [sys.executable, "-P", "-c", _BOOT, folder, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # else Ctrl-C in a terminal would reach the child too
@@ -199,35 +202,12 @@ def open_simulator(
 
 
 @contextlib.contextmanager
-def open_simulator_thread(
-    directive: str = "",
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    journal: int = 256,
-    replay: str = "",
-    pace: float = 1.0,
-    limits: Sequence[Limit | str] = (),
-    batch: str = "",
-    batch_time: str = "",
-    replicas: Sequence[str] = (),
-) -> Generator[Simulator, None, None]:
+def open_simulator_thread(directive: str = "", **options: Unpack[SimulatorOptions]) -> Generator[Simulator, None, None]:
     """Run a simulator in a thread of this process for the length of the block.
 
     It starts sooner than `open_simulator`, and shares the interpreter with its client. The arguments are the same.
     """
-    settings = settings_of(
-        directive,
-        host=host,
-        port=port,
-        journal=journal,
-        replay=replay,
-        pace=pace,
-        limits=limits,
-        batch=batch,
-        batch_time=batch_time,
-        replicas=replicas,
-    )
+    settings = settings_of(directive, **options)
     with _servers(settings) as (servers, simulator):
         thread = _start(servers[0])
         try:

@@ -277,6 +277,8 @@ def test_openais_files_and_lists() -> None:
             client.batches.create(**wrong, completion_window="24h")
     with pytest.raises(openai.BadRequestError, match="purpose"):
         client.files.create(file=b"x", purpose="nothing")  # type: ignore[arg-type]
+    with pytest.raises(openai.BadRequestError, match=r"Must be \.jsonl"):
+        client.files.create(file=("lines.txt", jsonl(1)), purpose="batch")
 
 
 async def test_openais_async_client_takes_a_batch_from_end_to_end() -> None:
@@ -360,7 +362,7 @@ def test_the_page_of_batches_counts_what_was_submitted_and_charged() -> None:
 def test_a_response_may_be_lost_after_the_batch_was_created() -> None:
     sim = world("100")
     client = openai_client(sim)
-    file = client.files.create(file=jsonl(1), purpose="batch")
+    file = client.files.create(file=("in.jsonl", jsonl(1)), purpose="batch")
     body = {"input_file_id": file.id, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
     headers = {"authorization": "Bearer sk-a"}
     lost = sim.ask("/v1/batches", body, directive="cut=0", headers=headers)
@@ -394,7 +396,7 @@ def test_a_wrong_time_of_batches_is_refused(text: str) -> None:
 def test_times_are_spread_as_asked() -> None:
     sim = world("median=420 p90=3600")
     client = openai_client(sim)
-    file = client.files.create(file=jsonl(1), purpose="batch")
+    file = client.files.create(file=("in.jsonl", jsonl(1)), purpose="batch")
     for _ in range(300):
         client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
     sim.now = 420
@@ -608,7 +610,7 @@ def test_each_interface_has_its_own_files() -> None:
     sim = world("10")
     gemini, chat = gemini_client(sim), openai_client(sim, "k")
     name = gemini_file(gemini, 1).name
-    id = chat.files.create(file=b"x", purpose="batch").id
+    id = chat.files.create(file=("x.jsonl", b"x"), purpose="batch").id
     assert [one.id for one in chat.files.list(purpose="batch")] == [id]
     assert [one.name for one in gemini.files.list()] == [name]
 

@@ -267,19 +267,14 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     folder = os.path.dirname(os.path.realpath(process_module.__file__))
     start = [sys.executable, "-P", "-c", process_module._BOOT, folder]  # pyright: ignore[reportPrivateUsage]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-    plain = [
-        "--host", "127.0.0.1", "--port", "0", "--journal", "256", "--default", "", "--child", "--replay", "",
-        "--pace", "1.0", "--batch", "", "--batch-time", "",
-    ]  # fmt: skip
     full = [
-        "--host", "h", "--port", "81", "--journal", "3", "--default", "events=5", "--child",
-        "--replay", str(recording), "--pace", "2.5", "--batch", "step=0.5",
-        "--batch-time", "7", "--limit=concurrent=2", "--limit=requests-per-minute=6",
+        "--default=events=5", "--host=h", "--port=81", "--journal=3", f"--replay={recording}", "--pace=2.5",
+        "--limit=concurrent=2", "--limit=requests-per-minute=6", "--batch=step=0.5", "--batch-time=7",
     ]  # fmt: skip
     assert commands == [
-        ([*start, *plain], piped),
-        ([*start, *full], piped),
-        ([*start, *plain, "--replica=speed=2", "--replica=fail=1"], piped),
+        ([*start, "--child", "--default="], piped),
+        ([*start, "--child", *full], piped),
+        ([*start, "--child", "--default=", "--replica=speed=2", "--replica=fail=1"], piped),
     ]
 
 

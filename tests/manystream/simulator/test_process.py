@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -168,9 +169,14 @@ def test_a_thread_serves_as_well_and_leaves_nothing() -> None:
     assert threading.active_count() <= before  # trio's idle worker threads of earlier tests may end meanwhile
 
 
-@pytest.mark.parametrize("start", [open_simulator, open_simulator_thread, settings_of])
-def test_a_recording_is_replayed_at_its_own_pace(start: Callable[..., object]) -> None:
-    parameters = inspect.signature(start).parameters
+@pytest.mark.parametrize("start", [open_simulator, open_simulator_thread])
+def test_a_misspelt_option_is_refused(start: Callable[..., AbstractContextManager[Simulator]]) -> None:
+    with pytest.raises(TypeError, match="limit"), start(limit=["concurrent=2"]):
+        pass
+
+
+def test_a_recording_is_replayed_at_its_own_pace() -> None:
+    parameters = inspect.signature(settings_of).parameters
     assert parameters["pace"].default == 1.0
     assert {name: parameters[name].default for name in ("directive", "replay", "limits", "batch", "replicas")} == {
         "directive": "", "replay": "", "limits": (), "batch": "", "replicas": (),
