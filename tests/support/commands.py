@@ -1,4 +1,4 @@
-"""What tests of the command line need: a terminal, and an environment without keys."""
+"""What tests of the command line need: a terminal, a pipe, a clock, and an environment without keys."""
 
 import io
 
@@ -13,6 +13,25 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+class Pipe(io.StringIO):
+    """A standard output that is a pipe: its reader receives only what was flushed."""
+
+    received = ""
+
+    def flush(self) -> None:
+        self.received = self.getvalue()
+
+
+class Clock:
+    """A clock whose time, in seconds, the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
 
 
 def remove_keys(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,16 +294,6 @@ def options(*words: str) -> BatchOptions:
     return _read_options(command_parser().parse_args(["batch", *words]))
 
 
-def test_the_options_that_are_left_out(batches: Batches) -> None:
-    assert options("p.jsonl", "-o", "x/a.jsonl") == BatchOptions(
-        prompts=Path("p.jsonl"), output=Path("x/a.jsonl"), table=None, finish=False, errors=Path("x/a.errors.jsonl"),
-        shard=None, targets=TargetOptions(model=None, route=(), provider=None, base_urls=()), requests={},
-        concurrency=100, max_rps=None, max_tpm=None, budget=None, prices=None, adaptive=True, attempts=6,
-        outage=1800.0, stream=False, retry_failed=False, by=None, via=None, json=False, ray=None, actors=None,
-        cache=None, monitor=False, plain=True,
-    )  # fmt: skip
-
-
 def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_command, "can_redraw", lambda _: True)
     words = [
@@ -402,22 +392,3 @@ def test_unreadable_prompts(batches: Batches, prompts: str, reason: str, capsys:
         f"manystream batch: cannot read {harmless(prompts)}: {reason}; a file of prompts has lines such as"
         ' {"id": "1", "messages": [{"role": "user", "content": "Hello"}]}\n',
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        (("-o", "p.jsonl"), "-o p.jsonl is the input itself: name another file with -o"),
-        (("-o", "a.jsonl", "--errors", "p.jsonl"),
-            "--errors p.jsonl is the input itself: name another file with --errors"),
-        (("-o", "a.jsonl", "--errors", "same.jsonl"),
-            "--errors same.jsonl is the file of answers itself: name another file"),
-    ],
-)  # fmt: skip
-def test_files_must_differ(
-    batches: Batches, words: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("a.jsonl").touch()
-    Path("same.jsonl").symlink_to("a.jsonl")
-    assert main(["batch", "p.jsonl", *words, *TARGET]) == 2
-    assert capsys.readouterr() == ("", f"manystream batch: {complaint}\n")

@@ -16,17 +16,7 @@ from manystream.cli import batch_progress
 from manystream.cli.batch_budget import budget_notice, budget_report, dollars, spent_text
 from manystream.cli.batch_progress import Progress, summary
 from manystream.cli.output.terminal import Paint, clock, compact
-from tests.support.commands import Terminal
-
-
-class Clock:
-    """A clock whose time, in seconds, the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tests.support.commands import Clock, Pipe, Terminal
 
 
 @pytest.fixture
@@ -169,17 +159,12 @@ def test_a_server_that_is_away_comes_first(time: Clock, away: float, outage: flo
 
 
 def test_a_line_reaches_a_pipe_at_once(time: Clock) -> None:
-    flushed: list[str] = []
-
-    class Pipe(io.StringIO):
-        def flush(self) -> None:
-            flushed.append(self.getvalue())
-
+    pipe = Pipe()
     progress = Progress(Counters(), 10, plain=True)
     time.now += 5.0
-    with redirect_stderr(Pipe()):
+    with redirect_stderr(pipe):
         progress.look()
-    assert flushed[-1].startswith("   0:05  0/10 lines, ")
+    assert pipe.received.startswith("   0:05  0/10 lines, ")
 
 
 def shown_bar(monkeypatch: pytest.MonkeyPatch, time: Clock, total: int | None, label: str = "") -> str:

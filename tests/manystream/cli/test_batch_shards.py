@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manystream.batch import Counters, Shard
 from manystream.cli import main
-from manystream.cli.batch import _read_options, shard_notice
-from manystream.cli.batch_progress import Progress
-from manystream.cli.command_line import command_parser
 from manystream.simulator import Simulator
 from tests.manystream.cli.test_batch import against, ids, line, run, run_process, simulator, start, write
 
@@ -59,18 +55,6 @@ def test_a_shard_without_lines_succeeds(simulator: Simulator, tmp_path: Path) ->
     assert (status, out.startswith("0 answered")) == (0, True)
 
 
-def test_the_limits_of_all_shards_are_divided(tmp_path: Path) -> None:
-    write(tmp_path / "p.jsonl", [line("a")])
-    words = ["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl"), "--shard", "2/8"]
-    words += ["--max-rps", "50", "--max-tpm", "400000", "--concurrency", "90"]
-    options = _read_options(command_parser().parse_args(words))
-    assert (options.part(options.max_rps), options.part(options.max_tpm), options.part(None)) == (6.25, 50_000, None)
-    assert options.concurrency == 90
-    assert shard_notice(Shard(2, 8), options) == (
-        "Shard 2/8: the lines whose number modulo 8 is 2; --max-rps 6.25 of 50; --max-tpm 50,000 of 400,000"
-    )
-
-
 def test_each_shard_keeps_to_its_part_of_the_rate(simulator: Simulator, tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(number)) for number in range(1, 61)])
     status, out, err = run(tmp_path, *against(simulator), "--shard", "0/2", "--max-rps", "40")
@@ -90,7 +74,6 @@ def test_each_shard_keeps_to_its_part_of_the_rate(simulator: Simulator, tmp_path
         (("--shard", "-1/2"), "--shard"),
         (("--shard", "first"), "--shard first: a shard is written as"),
         (("--shard", ""), "--shard '': a shard is written as"),
-        (("--shard", "0/2", "--max-rps", "0"), "--max-rps must be above 0"),
     ],
 )
 def test_what_is_no_shard_is_one_line_and_status_2(
@@ -114,30 +97,3 @@ def test_a_shard_s_input_is_kept(
     monkeypatch.chdir(tmp_path)
     assert main(["batch", "a.0-of-2.jsonl", "-o", "a.jsonl", "--shard", "0/2"]) == 2
     assert "-o a.0-of-2.jsonl is the input itself" in capsys.readouterr().err
-
-
-def test_progress_names_the_shard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    now = 0.0
-    monkeypatch.setattr("manystream.cli.batch_progress.time.monotonic", lambda: now)
-    progress = Progress(Counters(answered=3), 10, "shard 2/8", plain=True)
-    now = 5.0
-    progress.look()
-    assert capsys.readouterr().err.startswith("   0:05  shard 2/8: 3/10 lines, ")
-
-
-def test_the_bar_names_the_shard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("rich")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    progress = Progress(Counters(answered=3), 10, "shard 2/8", plain=False)
-    progress.look()
-    progress.close()
-    assert "shard 2/8" in capsys.readouterr().err
-
-
-def test_the_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    assert main(["batch", "--help"]) == 0
-    shown = capsys.readouterr().out
-    assert "--shard I/N" in shown
-    assert not [line for line in shown.splitlines() if len(line) > 80]

@@ -1,7 +1,6 @@
 """The command line itself: its whole help, versions, and the exit status of each ending of a command."""
 
 import argparse
-import builtins
 import os
 import subprocess
 import sys
@@ -179,15 +178,3 @@ def test_an_ending_of_the_parser_is_a_status(code: object, status: int, monkeypa
 
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
     assert main(["doctor"]) == status
-
-
-def test_ctrl_c_during_the_import_is_status_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def interrupted(name: str, *rest: Any) -> Any:
-        if name == "cli":
-            raise KeyboardInterrupt
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", interrupted)
-    assert enter() == 130

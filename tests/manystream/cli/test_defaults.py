@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
 import re
 import signal
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from manystream.cli.command_line import COMMANDS, command_parser
 from manystream.simulator import Simulator
 from manystream.simulator import __main__ as simulator_main
 from manystream.simulator.server import Settings
+from tests.support.commands import Pipe
 
 REQUIRED = {"run": ["Hello"], "batch": ["prompts.jsonl", "-o", "answers.jsonl"], "completion": ["bash"]}
 """Command → the arguments that it needs."""
@@ -106,15 +106,6 @@ def _actions(name: str) -> Sequence[argparse.Action]:
     return parser._actions  # pyright: ignore[reportPrivateUsage]
 
 
-class BufferedOutput(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
-
-
 class Served:
     """A stand-in of `serve` that keeps its arguments, and what the reader of the output has received meanwhile."""
 
@@ -122,7 +113,7 @@ class Served:
         self.settings: list[Settings] = []
         self.watch: int | None = None
         self.received = ""
-        self.output = BufferedOutput()
+        self.output = Pipe()
 
     def __call__(
         self, settings: Sequence[Settings], announce: Callable[[Simulator], None], *, watch: int | None = None

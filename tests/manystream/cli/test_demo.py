@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import io
 import signal
 import sys
 from collections.abc import Generator, Sequence
@@ -22,7 +21,7 @@ from manystream.providers.model.events import Done, FinishReason, TextDelta
 from manystream.providers.model.response import Response
 from manystream.providers.model.tokens import Usage
 from manystream.simulator import Simulator, SimulatorError
-from tests.support.commands import Terminal
+from tests.support.commands import Pipe, Terminal
 
 MILLISECOND = bucket_of(1000)
 """The bucket of 1.0 ms."""
@@ -171,15 +170,6 @@ def test_a_demo_has_these_defaults(played: Played, capsys: pytest.CaptureFixture
     assert main(["demo"]) == 130
     assert ": 500000.0 µs per event" in capsys.readouterr().out, "without events, the figure is that of one"
     assert played.options == dict(zip(NAMES, (1000, 10.0, 50.0, False, True), strict=True))
-
-
-class Pipe(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
 
 
 def test_the_heading_reaches_a_pipe_before_the_streams_start(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """The display of `manystream demo`: a line per update, and the final table, with figures computed by hand."""
 
-import io
 import re
 from collections.abc import Sequence
 
@@ -10,20 +9,10 @@ from manystream.bench.histogram import bucket_of
 from manystream.cli import demo, demo_display, main
 from manystream.cli.demo_display import Display
 from manystream.cli.demo_streams import Counters
-from tests.support.commands import Terminal
+from tests.support.commands import Clock, Pipe, Terminal
 
 MILLISECOND = bucket_of(1000)
 """The bucket of 1 ms."""
-
-
-class Clock:
-    """A clock whose time, in seconds, the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -61,17 +50,8 @@ def test_an_update_prints_the_figures_since_the_last_one(clock: Clock, capsys: p
     assert display.elapsed == 4.0
 
 
-class BufferedOutput(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
-
-
 def test_an_update_reaches_a_pipe_at_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    output = BufferedOutput()
+    output = Pipe()
     monkeypatch.setattr("sys.stdout", output)
     display = Display(all_counters(), 10.0, plain=True)
     assert display.peak == 0

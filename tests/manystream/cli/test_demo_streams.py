@@ -7,11 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 import manystream as ms
-from manystream.bench.histogram import bucket_of, seconds_of
+from manystream.bench.histogram import bucket_of
 from manystream.cli import demo_streams
 from manystream.cli.demo_streams import (
     MIXTURE,
-    Counters,
     DemoStream,
     Recipe,
     plan_streams,
@@ -105,14 +104,6 @@ def test_a_failure_and_a_second_ending_are_found() -> None:
     assert "1 events after it" in play(stream, [*events, events[-1]])[0]
 
 
-def test_the_latency_is_the_time_since_the_stamp() -> None:
-    stream = stream_of(Recipe("text", stamped=True))
-    stream.on_stamped_event(ms.TextDelta(0, f"{time.monotonic_ns() - 50_000_000:020d} "))
-    ((bucket, count),) = stream.counters.window.items()
-    assert count == 1
-    assert 0.0499 <= seconds_of(bucket) < 5
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -165,13 +156,6 @@ def test_a_stream_has_at_least_one_event_and_one_of_five_texts() -> None:
     _, streams = plan_streams(36, ["a"], seconds=0.1, rate=1)
     assert streams[0].directive == "kind=text,calls=0,events=1,rate=1,stamp=1"
     assert [streams[number].prompt[-1] for number in (0, 5, 6, 23, 24, 29, 30, 35)] == [*"00134400"]
-
-
-def test_counters_begin_at_zero() -> None:
-    counters = Counters("a")
-    assert (counters.started, counters.completed, counters.errors, counters.events) == (0, 0, 0, 0)
-    counters.started, counters.completed = 5, 2
-    assert counters.open == 3
 
 
 @pytest.mark.parametrize("age", [0, 999, 1000, 5_000_000, 9_000_000_000])

@@ -5,8 +5,7 @@ from typing import TypeAlias
 import pytest
 
 import manystream as ms
-from manystream.cli.output.errors import CommandError
-from manystream.cli.run import choose_provider, describe_error, provider_names, read_headers
+from manystream.cli.run import choose_provider, provider_names
 from tests.support.profile_rows import ROWS
 
 Given: TypeAlias = tuple[str | None, str | None, str | None]
@@ -78,21 +77,6 @@ def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
     assert model == "gemini-2.5-flash"
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (options(), "no key found"),
-        (options(provider="nobody"), "unknown provider 'nobody'"),
-        (options(model="mystery"), "unknown model 'mystery'"),
-        (options(base_url=LOCAL), "no model was named"),
-    ],
-)
-def test_a_missing_choice_is_a_clear_error(given: Given, words: str) -> None:
-    with pytest.raises(CommandError, match=words.replace("?", r"\?")) as caught:
-        choose_provider(*given, {})
-    assert "\n" not in str(caught.value)
-
-
 OTHER_DIALECTS = {
     "anthropic": ms.Anthropic, "google": ms.Gemini, "google-interactions": ms.GeminiInteractions,
     "openai-responses": ms.OpenAIResponses, "openrouter-responses": ms.OpenAIResponses,
@@ -113,24 +97,3 @@ def test_every_provider_name_is_accepted(name: str) -> None:
     provider, model = choose_provider(*options(provider=name, model="m"), {})
     assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
     assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")
-
-
-def test_a_header_is_name_and_value() -> None:
-    assert read_headers(["x-a=1", "x-b = c=d"]) == {"x-a": "1", "x-b": "c=d"}
-
-
-@pytest.mark.parametrize("pair", ["secret-value", "=secret-value", ""])
-def test_a_malformed_header_is_not_shown(pair: str) -> None:
-    with pytest.raises(CommandError) as caught:
-        read_headers(["x-a=1", pair])
-    assert caught.value.status == 2
-    assert "number 2" in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
-def test_an_error_is_one_harmless_line() -> None:
-    error = ms.ProviderError(
-        "slow\ndown \x1b[2J", category=ms.ErrorCategory.RATE_LIMIT, http_status=429, retry_after_ms=2500
-    )
-    line = describe_error(error, ms.OpenAIChat(base_url="http://user:secret@127.0.0.1:1/v1", name="local"))
-    assert line == "rate limit (HTTP 429), local at 127.0.0.1:1: slow down \ufffd[2J; try again in 2.50 s"

@@ -1,6 +1,5 @@
 """The command `manystream simulate`: what it serves and prints, its exit status, and its whole list of knobs."""
 
-import io
 import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from manystream.cli import main
 from manystream.cli import simulate as simulate_command
 from manystream.simulator import Simulator
 from manystream.simulator.server import Settings
+from tests.support.commands import Pipe
 
 
 class Served:
@@ -63,15 +63,6 @@ def test_the_addresses_of_all_replicas_are_printed(served: Served, capsys: pytes
     assert (settings.host, settings.port) == ("127.0.0.1", 0)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert served.handlers[0] is served.handlers[1] is not before[0]
-
-
-class Pipe(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
 
 
 def test_the_addresses_reach_a_pipe_while_it_serves(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,12 +26,9 @@ from tests.support.commands import Terminal
 def test_styles_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert Paint(Terminal())("x", "dim") == "\x1b[2mx\x1b[0m"
     assert Paint(io.StringIO())("x", "dim") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Paint(Terminal())("x", "dim") == "x"
-    monkeypatch.setenv("TERM", "dumb")
-    assert not is_terminal(Terminal())
 
 
 @pytest.mark.parametrize(("style", "code"), [("dim", 2), ("bold", 1), ("red", 31), ("green", 32), ("yellow", 33)])
@@ -39,13 +36,6 @@ def test_a_style_is_its_ansi_code_alone(style: str, code: int, monkeypatch: pyte
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert Paint(Terminal())("x", style) == f"\x1b[{code}mx\x1b[0m"
-
-
-@pytest.mark.parametrize("text", ["\x1b[2J", "\x07", "\x9b31m", "\r", "\x00", "\x7f"])
-def test_foreign_text_cannot_control_the_terminal(text: str) -> None:
-    shown = harmless(f"a{text}b")
-    assert "\ufffd" in shown
-    assert not any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in shown)
 
 
 def test_ordinary_text_is_unchanged() -> None:
@@ -82,8 +72,12 @@ def test_the_styles_of_a_writer_are_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "–"), (0.0000123, "12 µs"), (0.00042, "0.4 ms"), (0.0123, "12.3 ms"), (2.345, "2.35 s")],
-)
+    [
+        (None, "–"), (0.0, "0 µs"), (0.0000123, "12 µs"), (0.0000999, "100 µs"), (0.0001, "0.1 ms"),
+        (0.00042, "0.4 ms"), (0.0123, "12.3 ms"), (0.99999, "1000.0 ms"), (1.0, "1.00 s"), (2.345, "2.35 s"),
+        (1234.5, "1234.50 s"),
+    ],
+)  # fmt: skip
 def test_a_duration_has_the_unit_that_fits(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
@@ -180,28 +174,14 @@ def test_empty_text_has_no_style(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("code", "shown"),
     [
-        (0x00, False), (0x08, False), (0x09, True), (0x0A, True), (0x0B, False), (0x1F, False), (0x20, True),
+        (0x00, False), (0x07, False), (0x08, False), (0x09, True), (0x0A, True), (0x0B, False), (0x0D, False),
+        (0x1B, False), (0x1F, False), (0x20, True),
         (0x7E, True), (0x7F, False), (0x80, False), (0x9F, False), (0xA0, True), (0xD7FF, True), (0xD800, False),
         (0xDFFF, False), (0xE000, True), (0xFFFD, True), (0x10FFFF, True),
     ],
 )  # fmt: skip
 def test_characters_that_are_shown_unchanged(code: int, shown: bool) -> None:
     assert harmless(f"a{chr(code)}b") == f"a{chr(code) if shown else chr(0xFFFD)}b"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.0, "0 µs"),
-        (0.0000999, "100 µs"),
-        (0.0001, "0.1 ms"),
-        (0.99999, "1000.0 ms"),
-        (1.0, "1.00 s"),
-        (1234.5, "1234.50 s"),
-    ],
-)
-def test_durations_at_the_bounds_of_their_units(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(

@@ -112,16 +112,6 @@ def test_json_is_snapshot_and_rates(
     assert len(look["quietest"]) == 5
 
 
-def test_without_a_terminal_it_prints_a_line_per_snapshot(engine: subprocess.Popen[str], folder: Path) -> None:
-    with start_top(folder, "--interval", "0.1") as process:
-        lines = [process.stdout.readline() for _ in range(3)]
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=WAIT)
-    assert process.returncode == 130
-    assert not err
-    assert all("5 calls (5 streams)" in line for line in lines)
-
-
 def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[str], folder: Path) -> None:
     pty = pytest.importorskip("pty")
     pytest.importorskip("rich")
@@ -142,24 +132,6 @@ def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[s
     _, _, last = shown.rpartition(b"\x1b[?1049l")
     assert b"silent for longest" in last
     assert b"anthropic" in last
-
-
-@pytest.mark.parametrize("options", [("--plain",), ("--once",), ("--once", "--json")], ids=" ".join)
-def test_these_options_print_lines(engine: subprocess.Popen[str], folder: Path, options: tuple[str, ...]) -> None:
-    pty = pytest.importorskip("pty")
-    ours, theirs = pty.openpty()
-    with start_top(folder, "--interval", "0.1", *options, stdout=theirs, text=False) as process:
-        os.close(theirs)
-        shown = b""
-        while shown.count(b"\n") < 2 and (data := read_terminal(ours)):
-            shown += data
-        process.send_signal(signal.SIGINT)
-        while data := read_terminal(ours):
-            shown += data
-        os.close(ours)
-        process.communicate(timeout=WAIT)
-    assert b"calls" in shown
-    assert b"\x1b" not in shown, "the screen is neither cleared nor redrawn"
 
 
 def read_terminal(descriptor: int) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
 import socket
@@ -21,7 +20,7 @@ from manystream.cli.output.errors import CommandError
 from manystream.cli.output.terminal import Part
 from manystream.cli.top import command as top_command
 from manystream.cli.top.command import find_socket
-from tests.support.commands import Terminal
+from tests.support.commands import Pipe, Terminal
 
 WAIT = 30.0
 
@@ -112,15 +111,6 @@ def test_json_prints_snapshots_with_rates(serve: Serve, naps: list[float], capsy
     assert err == "The engine has ended.\n"
 
 
-class Pipe(io.StringIO):
-    """A standard output that is a pipe: its reader receives only what was flushed."""
-
-    received = ""
-
-    def flush(self) -> None:
-        self.received = self.getvalue()
-
-
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_each_line_is_in_a_pipe_at_once(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
@@ -165,6 +155,7 @@ def test_a_terminal_shows_views_unless_lines_are_asked_for(
     assert closed == ([] if plain else [True])
     assert len(shown) == (0 if plain else 1)
     assert bool(terminal.getvalue()) is plain
+    assert "\x1b" not in terminal.getvalue()
 
 
 # Complaints.
