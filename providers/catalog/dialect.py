@@ -103,8 +103,11 @@ class DeltaTarget(Protocol):
 
 NOTHING_UNASKED: frozenset[str] = frozenset()
 
-TakeValue: TypeAlias = Callable[[str, JSON, bytes], None]
-"""Reads the value of a volatile member of a delta that matched: the member's name, the parsed value, its JSON text."""
+TakeValue: TypeAlias = Callable[[JSON, bytes], None]
+"""Reads the value of a volatile member of a delta that matched: the parsed value, and its JSON text."""
+
+Readers: TypeAlias = Callable[[str], TakeValue]
+"""Returns what reads the value of a volatile member, by the member's name."""
 
 
 class StreamMachine(abc.ABC):
@@ -204,7 +207,7 @@ class StreamMachine(abc.ABC):
         value: JSON,
         path: Path,
         delta: Event,
-        reader_of_values: Callable[[], TakeValue] | None = None,
+        readers: Readers | None = None,
     ) -> None:
         """Make a template of a wire event that contained one delta and nothing else.
 
@@ -216,8 +219,8 @@ class StreamMachine(abc.ABC):
         value: its data, parsed.
         path: the path to the text in `value`; empty for tokens without a text.
         delta: the event that was returned for it.
-        reader_of_values: returns the function that reads the volatile values, if the event has any. That must not be
-            a method of this machine, which would be a reference cycle.
+        readers: returns the function that reads a volatile value, if the event has any. That must not be a method of
+            this machine, which would be a reference cycle.
         """
         if not self._templates_left or len(data) > LARGEST_DELTA:
             return
@@ -235,10 +238,9 @@ class StreamMachine(abc.ABC):
         template = self.template = learn(event, data, value, path, text, volatile, shared=shared, tokens=tokens)
         target = cast("DeltaTarget", block)
         if isinstance(template, ValuesTemplate):
-            assert reader_of_values is not None, "a dialect with volatile values reads them"
-            values = ValuesTarget(target, reader_of_values(), template.read)
-            if self.asked:
-                values = TokensTarget(block, reader_of_values(), template.read, self.answer.its_tokens())
+            assert readers is not None, "a dialect with volatile values reads them"
+            read = [(position, readers(member)) for position, member in template.read]
+            values = TokensTarget(block, read, self.answer.its_tokens()) if self.asked else ValuesTarget(target, read)
             target = cast("DeltaTarget", values)
         self.target, self._learned_at = target, len(block.pieces)
 
@@ -302,26 +304,24 @@ class StreamMachine(abc.ABC):
 
 
 class ValuesTarget:
-    """Gets deltas with values beside the text: the text goes to a block, and the values to the machine's reader.
+    """Gets deltas with values beside the text: the text goes to a block, and each value to its reader.
 
     pieces: the texts of the block so far.
     """
 
-    __slots__ = ("_block", "_read", "_take_value", "pieces")
+    __slots__ = ("_block", "_read", "pieces")
 
-    def __init__(self, block: DeltaTarget, take_value: TakeValue, read: Sequence[tuple[int, str]]) -> None:
-        """Create it. `read`: position and member of each value that the machine reads."""
+    def __init__(self, block: DeltaTarget, read: Sequence[tuple[int, TakeValue]]) -> None:
+        """Create it. `read`: position and reader of each value that the machine reads."""
         self._block = block
-        self._take_value = take_value
         self._read = read
         self.pieces: list[str] = block.pieces
 
     def accept(self, delta: Delta, /) -> Event | None:
         """Record the values and the text. Returns the event, or None if the text brings nothing new."""
         text, values, raw = delta
-        take_value = self._take_value
-        for position, member in self._read:
-            take_value(member, values[position], raw[position])
+        for position, take_value in self._read:
+            take_value(values[position], raw[position])
         return self._block.accept(text)
 
 
@@ -334,11 +334,9 @@ class TokensTarget(ValuesTarget):
 
     __slots__ = ("_empty", "_index", "_tokens")
 
-    def __init__(
-        self, block: InProgress, take_value: TakeValue, read: Sequence[tuple[int, str]], tokens: AnswerTokens
-    ) -> None:
+    def __init__(self, block: InProgress, read: Sequence[tuple[int, TakeValue]], tokens: AnswerTokens) -> None:
         """Create it. `tokens`: the answer's."""
-        super().__init__(cast("DeltaTarget", block), take_value, read)
+        super().__init__(cast("DeltaTarget", block), read)
         self._tokens = tokens
         self._index = block.index
         self._empty = EMPTY_DELTAS.get(type(block))
@@ -346,12 +344,11 @@ class TokensTarget(ValuesTarget):
     def accept(self, delta: Delta, /) -> Event | None:
         """Record the values and the text, which may be empty. Returns the event with its tokens."""
         text, values, raw = delta
-        take_value, block = self._take_value, self._block
-        for position, member in self._read:
-            take_value(member, values[position], raw[position])
+        for position, take_value in self._read:
+            take_value(values[position], raw[position])
         tokens, event = self._tokens, None
         if text:
-            event = block.accept(text)
+            event = self._block.accept(text)
         elif self._empty is not None and tokens.waiting:
             event = self._empty(self._index, "")
         if event is not None:

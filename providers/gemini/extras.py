@@ -34,7 +34,7 @@ class Extras:
         self._values: dict[str, JSON] = {}
         self._others: dict[int, tuple[dict[str, JSON], list[JSON]]] = {}  # index → members, parts
 
-    def take_usage(self, name: str, value: JSON, raw: bytes = b"") -> None:
+    def take_usage(self, value: JSON, raw: bytes = b"") -> None:
         """Read `usageMetadata`. The counts are totals, so the last report counts, unless it is empty."""
         if value and type(value) is dict:
             self._usage = value

@@ -105,7 +105,7 @@ class GeminiStream(JSONStream):
         events = self._chunk(exactly_object(value, data) if data.find(CALL) >= 0 else value, data)
         one = len(events) == 1 or (len(events) == 2 and type(events[0]) is Start)
         if one and has_only_text(value):
-            self.expect_more(event, data, value, TEXT, events[-1], self._reader_of_values)
+            self.expect_more(event, data, value, TEXT, events[-1], self._reader)
         return events
 
     def take_other(self, value: JSON, data: bytes) -> Sequence[Event]:
@@ -118,8 +118,8 @@ class GeminiStream(JSONStream):
     def error_of(self, reported: JSON, data: bytes) -> ProviderError:
         return read_error(reported, data)
 
-    def _reader_of_values(self) -> TakeValue:
-        return self._extras.take_usage
+    def _reader(self, member: str) -> TakeValue:
+        return self._extras.take_usage  # of the only volatile member
 
     def take(self, value: JSON, data: bytes) -> list[Event]:
         """Read one parsed chunk, or an array of chunks. `data`: the bytes that an error quotes."""
@@ -165,7 +165,7 @@ class GeminiStream(JSONStream):
         if b"_" in data:
             chunk = chunk_as_on_the_wire(chunk)
         if USAGE in chunk:
-            self._extras.take_usage(USAGE, chunk[USAGE])
+            self._extras.take_usage(chunk[USAGE])
         if (chunk.get(ERROR) or chunk.get("candidates") is None) and reported_error("", chunk) is not None:
             return list(self.fail(read_error(chunk, data)))
         refusal = blocked(chunk, data) if chunk.get("promptFeedback") is not None else None

@@ -80,11 +80,13 @@ class Choice:
             delta = TextDelta(0, "")
         return delta
 
-    def take_value(self, member: str, value: JSON, text: bytes) -> None:
-        """Take the ids or log probabilities of a chunk that matched the template."""
-        if member == "token_ids":
-            self.answer.its_tokens().add_named(value)
-        elif type(value) is dict:
+    def take_ids(self, value: JSON, text: bytes) -> None:
+        """Take the ids of a chunk that matched the template."""
+        self.answer.its_tokens().add_named(value)
+
+    def take_logprobs(self, value: JSON, text: bytes) -> None:
+        """Take the log probabilities of a chunk that matched the template."""
+        if type(value) is dict:
             self.answer.its_tokens().add_logprobs(value)
             if self.keeps:
                 self._keep(value)
@@ -154,9 +156,10 @@ class GenerateAnswer:
                 events.append(answer.start(answer.model, answer.id))
             events.append(delta)
 
-    def reader(self) -> TakeValue:
-        """Return what reads the values of the chunks of choice 0 that match a template."""
-        return self._choices[0].take_value
+    def reader(self, member: str) -> TakeValue:
+        """Return what reads this member of the chunks of choice 0 that match a template."""
+        choice = self._choices[0]
+        return choice.take_ids if member == "token_ids" else choice.take_logprobs
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)

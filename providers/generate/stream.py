@@ -56,11 +56,11 @@ class CompletionsStream(JSONStream):
             if not any(members[name] for members, names in quiet for name in members.keys() - names):
                 path = (*CHOICE, "text") if "text" in choices[0] else ()
                 if events[-1].text or not path:
-                    self.expect_more(event, data, value, path, events[-1], self._reader_of_values)
+                    self.expect_more(event, data, value, path, events[-1], self._reader)
         return events
 
-    def _reader_of_values(self) -> TakeValue:
-        return self._content.reader()
+    def _reader(self, member: str) -> TakeValue:
+        return self._content.reader(member)
 
     def take_value(self, value: JSON, data: bytes) -> Sequence[Event]:
         """Take the data of an event that is no error. Returns its events."""

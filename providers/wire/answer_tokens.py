@@ -83,7 +83,7 @@ class AnswerTokens:
             if len(content) == 1 and type(content[0]) is dict and self.named and self._sizes is not None:
                 self._add_entry(content[0])  # the usual case, in a third of the time
             else:
-                self._add_entries([entry for entry in content if type(entry) is dict])
+                self._add_entries(objects(value, "content"))
         numbers = value.get("token_logprobs")
         if type(numbers) is list:
             for number in numbers:
@@ -111,9 +111,10 @@ class AnswerTokens:
         if self._sizes is None:
             self._sizes = array("I")
         values = [entry["logprob"] if "logprob" in entry else None for entry in entries]  # noqa: SIM401 (no call)
-        self.tokens.logprobs.extend(
-            [value if type(value) is float else math.nan if value is None else _number(value) for value in values]
-        )
+        try:
+            self.tokens.logprobs.fromlist(values)  # type: ignore[arg-type]
+        except TypeError:
+            self.tokens.logprobs.extend([math.nan if value is None else _number(value) for value in values])
         self._sizes.extend(
             [
                 len(entry["bytes"])
@@ -124,15 +125,8 @@ class AnswerTokens:
                 for entry in entries
             ]
         )
-        if self.named:
-            return
-        for entry in entries:
-            id = entry["id"] if "id" in entry else None  # noqa: SIM401
-            text = entry["token"] if "token" in entry else None  # noqa: SIM401
-            if type(id) is int:
-                self.add_ids([id])
-            elif type(text) is str and text.startswith(TOKEN_ID) and text[len(TOKEN_ID) :].isdecimal():
-                self.add_ids([int(text[len(TOKEN_ID) :])])
+        if not self.named and _id_of(entries[0]) is not None:
+            self.add_ids([_id_of(entry) for entry in entries])
 
     def add_versions(self, value: JSON, version: JSON = None) -> None:
         """Set the versions of the weights. value: spans. version: the one version, if the server sends no spans."""
@@ -203,6 +197,16 @@ class AnswerTokens:
 def _text_size(text: JSON) -> int:
     """Return the bytes of the text of a token whose bytes the server did not send."""
     return len(text.encode()) if type(text) is str else 0
+
+
+def _id_of(entry: JSONObject) -> int | None:
+    """Return the id in a log probability's entry: a member of its own (llama.cpp), or the text of the token (vLLM)."""
+    id, text = entry.get("id"), entry.get("token")
+    if type(id) is int:
+        return id
+    if type(text) is str and text.startswith(TOKEN_ID) and text[len(TOKEN_ID) :].isdecimal():
+        return int(text[len(TOKEN_ID) :])
+    return None
 
 
 def _number(value: JSON) -> float:

@@ -155,11 +155,11 @@ class ValuesTemplate:
     start: bytes before the first value.
     between: the bytes between each value and the next one.
     end: bytes after the last value.
-    text: the position of the text among the values; -1 if there is none, because the values are all that comes.
+    text: the position of the text among the values; -1 if there is none, because the tokens are all that comes.
     read: position and member of each value that the machine reads.
-    member: the value at the position of the text is an object that is empty, or has the text in this member alone; ""
-        if it is the text itself.
-    may_be_empty: whether a delta without a text matches.
+    tokens: whether the values are tokens, so that the text may be empty or absent.
+    member: with tokens, the value at the position of the text may be an object that is empty, or has the text in this
+        member alone; "" if it is the text itself.
     """
 
     event: str
@@ -169,20 +169,17 @@ class ValuesTemplate:
     end: bytes
     text: int
     read: tuple[tuple[int, str], ...]
+    tokens: bool = False
     member: str = ""
-    may_be_empty: bool = False
 
     def match(self, data: bytes, start: bytes, end: bytes) -> Delta | None:
         """Return the text and the values of a delta, or None if it does not match. Ignores the event's name.
 
         start, end: as in `DeltaTemplate.match`.
         """
-        rest = data.removeprefix(start)
-        if len(rest) == len(data):
-            return None
-        last = rest.removesuffix(end)
+        last = data.removeprefix(start).removesuffix(end)
         # A line end (10 or 13) is white space in JSON, but ends a line of a server-sent event.
-        if len(last) == len(rest) or 10 in last or 13 in last:
+        if len(last) != len(data) - len(start) - len(end) or 10 in last or 13 in last:
             return None
         between = self.between
         values: Sequence[JSON]
@@ -197,10 +194,13 @@ class ValuesTemplate:
                 values = [*map(strict_loads, raw)]
         except ValueError:
             return None
+        if not self.tokens:
+            text = values[self.text]
+            return (text, values, raw) if type(text) is str and text else None
         text = values[self.text] if self.text >= 0 else ""
         if self.member:
             text = "" if text == {} else text.get(self.member) if type(text) is dict and len(text) == 1 else None
-        return (text, values, raw) if type(text) is str and (text or self.may_be_empty) else None
+        return (text, values, raw) if type(text) is str else None
 
 
 def _parted(data: bytes, between: Sequence[bytes]) -> list[bytes]:
@@ -243,6 +243,8 @@ def learn(
     quoted = dumps(text)
     if data.count(quoted) != 1:
         quoted = ascii_dumps(text)
+    if not path and not tokens:
+        return None
     values = [each for each in volatile.values if _value_at(value, each)]
     if values:
         present = [each for each in volatile.meaningless if _value_at(value, each) is not None]
@@ -309,7 +311,7 @@ def _learn_values(
     between = tuple(shared_bytes(piece, shared) for piece in pieces[1:-1])
     end = shared_bytes(pieces[-1], shared)
     text = paths.index(path) if path else -1
-    return ValuesTemplate(event, shared, pieces[0], between, end, text, read, member, tokens)
+    return ValuesTemplate(event, shared, pieces[0], between, end, text, read, tokens, member)
 
 
 def _start_of(place: tuple[int, int, Path]) -> int:

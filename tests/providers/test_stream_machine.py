@@ -10,7 +10,14 @@ from openai.types.chat import chat_completion_chunk
 from openai.types.responses import ResponseStreamEvent
 
 import manystream as ms
-from manystream.providers.catalog.dialect import NO_TARGET, StreamMachine, ValuesTarget, WireRequest, bearer_token
+from manystream.providers.catalog.dialect import (
+    NO_TARGET,
+    StreamMachine,
+    TakeValue,
+    ValuesTarget,
+    WireRequest,
+    bearer_token,
+)
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject, dumps
 from manystream.providers.model.events import Error, FinishReason, ToolCallDone
@@ -70,7 +77,11 @@ class Block:
 def test_values_beside_the_text_are_read() -> None:
     seen: list[tuple[str, ms.JSON, bytes]] = []
     block = Block()
-    target = ValuesTarget(block, lambda name, value, raw: seen.append((name, value, raw)), [(2, "usage"), (0, "n")])
+
+    def reader(name: str) -> TakeValue:
+        return lambda value, raw: seen.append((name, value, raw))
+
+    target = ValuesTarget(block, [(2, reader("usage")), (0, reader("n"))])
     assert target.accept(("b", [1, "b", {"t": 3}], [b"1", b'"b"', b'{"t": 3}'])) == ms.TextDelta(0, "b")
     assert seen == [("usage", {"t": 3}, b'{"t": 3}'), ("n", 1, b"1")]
     assert target.pieces is block.pieces
@@ -116,11 +127,11 @@ def test_the_template_of_a_delta(data: bytes, value: ms.JSON, volatile: Volatile
 
 OF_TOKENS: list[tuple[bytes, ms.JSON, tuple[str | int, ...], object]] = [
     (b'{"d":{"t":"x"},"u":[1]}', {"d": {"t": "x"}, "u": [1]}, PATH,
-        ValuesTemplate("e", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), "t", True)),
+        ValuesTemplate("e", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")),
     (b'{"d":{"t":"x","o":1},"u":[1]}', {"d": {"t": "x", "o": 1}, "u": [1]}, PATH,
-        ValuesTemplate("e", True, b'{"d":{"t":', (b',"o":1},"u":',), b"}", 0, ((1, "u"),), "", True)),
+        ValuesTemplate("e", True, b'{"d":{"t":', (b',"o":1},"u":',), b"}", 0, ((1, "u"),), True)),
     (b'{"d":{},"u":[1]}', {"d": {}, "u": [1]}, (),
-        ValuesTemplate("e", True, b'{"d":{},"u":', (), b"}", -1, ((0, "u"),), "", True)),
+        ValuesTemplate("e", True, b'{"d":{},"u":', (), b"}", -1, ((0, "u"),), True)),
     (b'{"d":{},"u":[]}', {"d": {}, "u": []}, (), None),
 ]  # fmt: skip
 
@@ -135,10 +146,10 @@ def test_a_template_with_tokens(data: bytes, value: ms.JSON, path: tuple[str | i
     (b'{"t":5}', None), (b'"y"', None), (b"null", None), (b"[]", None),
 ])  # fmt: skip
 def test_a_delta_of_tokens_may_have_no_text(value: bytes, text: str | None) -> None:
-    template = ValuesTemplate("", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), "t", True)
+    template = ValuesTemplate("", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")
     found = template.match(b'{"d":' + value + b',"u":[7]}', template.start, template.end)
     assert (found and found[0]) == text
-    without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), "", True)
+    without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), True)
     found = without.match(b'{"u":[7]}', without.start, without.end)
     assert (found[0], list(found[1])) == ("", [[7]])
 

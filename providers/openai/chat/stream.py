@@ -132,7 +132,7 @@ class ChatStream(JSONStream):
         if len(events) == 1 or (len(events) == 2 and type(events[0]) in (Start, ToolCallStart)):
             path = self._repeated_path(value)
             if path is not None:
-                self.expect_more(event, data, value, path, events[-1], self._reader_of_values)
+                self.expect_more(event, data, value, path, events[-1], self._reader)
         return events
 
     def _failed(self, error: JSON, chunk: JSONObject, data: bytes) -> Sequence[Event]:
@@ -145,8 +145,8 @@ class ChatStream(JSONStream):
             self._content.take_usage(chunk)
         return [*events, *self.fail(self.error_of(error, data))]
 
-    def _reader_of_values(self) -> TakeValue:
-        return self._content.values().take
+    def _reader(self, member: str) -> TakeValue:
+        return self._content.values().reader(member)
 
     def _repeated_path(self, chunk: JSONObject) -> Path | None:
         """Return the path to a chunk's text, or None unless it is one text of the answer's choice and nothing else.

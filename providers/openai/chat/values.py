@@ -6,7 +6,10 @@ converted, and log probabilities are several times as large when they are parsed
 
 from __future__ import annotations
 
-from ...json.json_values import JSON, JSONObject, loads, mapping, objects
+from collections.abc import Iterable
+
+from ...catalog.dialect import TakeValue
+from ...json.json_values import JSON, JSONObject, loads, mapping, objects, strict_loads
 from ...wire.accumulate import Accumulator
 from .usage import read_usage
 
@@ -47,21 +50,24 @@ class ChunkValues:
         self.reads_logprobs: bool = reads_logprobs
         self._report = b""  # JSON text of the latest token report, if no other report came after it
         self._tokens: dict[str, list[JSON]] | None = None
-        self._unread: list[bytes] | None = None  # JSON text of log probabilities that come after `_tokens`
+        self._unread: list[bytes] = []  # JSON text of log probabilities that come after `_tokens`
 
-    def take(self, member: str, value: JSON, text: bytes) -> None:
-        """Take the value of a member of a chunk that matched the template, with its JSON text."""
-        if member == USAGE:
-            if type(value) is dict and value:
-                self._report = text
-        elif member == TOKEN_IDS:
-            self._answer.its_tokens().add_named(value)
-        elif value if type(value) is dict else is_probability(value):
+    def reader(self, member: str) -> TakeValue:
+        """Return what takes the value of this member of a chunk that matched the template, with its JSON text."""
+        return {USAGE: self._take_report, TOKEN_IDS: self._take_ids, LOGPROBS: self._take_logprobs}[member]
+
+    def _take_report(self, value: JSON, text: bytes) -> None:
+        if type(value) is dict and value:
+            self._report = text
+
+    def _take_ids(self, value: JSON, text: bytes) -> None:
+        self._answer.its_tokens().add_named(value)
+
+    def _take_logprobs(self, value: JSON, text: bytes) -> None:
+        if type(value) is dict or is_probability(value):
             if self.reads_logprobs:
                 self._answer.its_tokens().add_logprobs(value)
             if self.keeps_logprobs:
-                if self._unread is None:
-                    self._unread = []
                 self._unread.append(text)
 
     def forget_report(self) -> None:
@@ -81,7 +87,7 @@ class ChunkValues:
             self._answer.its_tokens().add_logprobs(value)
         if self.keeps_logprobs:
             self._read()
-            self._add(value)
+            self._keep((value,))
 
     def logprobs(self) -> dict[str, JSON]:
         """Return the log probabilities of all chunks, as an unstreamed answer has them; empty if there are none."""
@@ -94,15 +100,17 @@ class ChunkValues:
     def _read(self) -> None:
         """Parse what is kept as text."""
         if self._unread:
-            values = loads(b"[%b]" % b",".join(self._unread))
-            self._unread = None
-            for value in values if type(values) is list else ():
-                self._add(value)
+            unread, self._unread = self._unread, []
+            self._keep(map(strict_loads, unread))
 
-    def _add(self, value: JSON) -> None:
-        members = value if type(value) is dict else {TOKEN_LOGPROBS: [value]}
-        for name, tokens in members.items():
-            if type(tokens) is list:
-                if self._tokens is None:
-                    self._tokens = {}
-                self._tokens.setdefault(name, []).extend(tokens)
+    def _keep(self, values: Iterable[JSON]) -> None:
+        """Append log probabilities to the lists of the answer."""
+        lists = self._tokens = self._tokens or {}
+        for value in values:
+            for name, tokens in value.items() if type(value) is dict else ((TOKEN_LOGPROBS, [value]),):
+                if type(tokens) is not list:
+                    continue
+                if name in lists:
+                    lists[name] += tokens
+                else:
+                    lists[name] = [*tokens]

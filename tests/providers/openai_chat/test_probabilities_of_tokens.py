@@ -1,8 +1,10 @@
-"""Log probabilities with one number per chunk: the form of Together's streams (`Choice.logprobs: float`)."""
+"""Log probabilities: how many a stream may have, and the form of Together's streams, one number per chunk
+(`Choice.logprobs: float`)."""
 
 import json
 
-from manystream.providers.json.json_values import JSON, JSONObject
+import manystream as ms
+from manystream.providers.json.json_values import JSON, MAX_VALUES, JSONObject
 from tests.providers.openai_chat.wire import Outcome, decode, run
 
 
@@ -38,3 +40,17 @@ def test_an_unstreamed_answer_has_the_lists_as_received() -> None:
     logprobs: JSONObject = {"tokens": ["a"], "token_ids": [7], "token_logprobs": [-0.5]}
     choice: JSONObject = {"index": 0, "message": {"content": "a"}, "logprobs": logprobs, "finish_reason": "eos"}
     assert decode({"choices": [choice]}).provider_data["logprobs"] == logprobs
+
+
+def test_a_long_stream_may_have_more_values_than_one_body() -> None:
+    """20,000 tokens, each with 20 alternatives and their bytes, have more than the most values of one JSON text."""
+    entry: JSONObject = {"token": "a", "logprob": -0.5, "bytes": [97] * 12_000, "top_logprobs": []}
+    choice: JSONObject = {"delta": {"content": "a"}, "logprobs": {"content": [entry]}, "finish_reason": None}
+    count = MAX_VALUES // 12_000 + 2
+    outcome = stream(*[choice] * count, {"delta": {}, "finish_reason": "stop"})
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
+    logprobs = outcome.response.provider_data["logprobs"]
+    assert isinstance(logprobs, dict)
+    assert logprobs["content"] == [entry] * count
+    assert outcome.response.tokens is not None
+    assert len(outcome.response.tokens.logprobs or ()) == count
