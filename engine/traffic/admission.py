@@ -403,15 +403,11 @@ class Admission(AdmissionControl, WaitingCall):
 
     def _record(self, candidate: Candidate, error: ProviderError | None, spent: Spent, now: float) -> None:
         """Add an attempt that has ended to the records."""
+        started, ended = candidate.began - self._started, now - self._started
+        outcome = OK if error is None else str(error.category)
+        # By position: each attempt would pay for the names.
         record = AttemptRecord(
-            target=candidate.target,
-            started=candidate.began - self._started,
-            ended=now - self._started,
-            outcome=OK if error is None else str(error.category),
-            error=error,
-            hedged=self._is_beside,
-            usage=spent.usage,
-            estimated=spent.estimated,
+            candidate.target, started, ended, outcome, error, self._is_beside, spent.usage, spent.estimated
         )
         candidate.began = NEVER
         kept, half = self.attempt_records, MOST_RECORDS // 2
