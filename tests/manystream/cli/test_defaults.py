@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from manystream.cli.command_line import COMMANDS, command_parser
-from manystream.simulator import Simulator
-from manystream.simulator import __main__ as simulator_main
-from manystream.simulator.server import Settings
-from tests.support.commands import Pipe
 
 REQUIRED = {"run": ["Hello"], "batch": ["prompts.jsonl", "-o", "answers.jsonl"], "completion": ["bash"]}
 """Command → the arguments that it needs."""
@@ -104,52 +98,3 @@ def _actions(name: str) -> Sequence[argparse.Action]:
     parser = choice.choices[name]
     assert isinstance(parser, argparse.ArgumentParser)
     return parser._actions  # pyright: ignore[reportPrivateUsage]
-
-
-class Served:
-    """A stand-in of `serve` that keeps its arguments, and what the reader of the output has received meanwhile."""
-
-    def __init__(self) -> None:
-        self.settings: list[Settings] = []
-        self.watch: int | None = None
-        self.received = ""
-        self.output = Pipe()
-
-    def __call__(
-        self, settings: Sequence[Settings], announce: Callable[[Simulator], None], *, watch: int | None = None
-    ) -> None:
-        self.settings, self.watch = [*settings], watch
-        one = Simulator("127.0.0.1", 8001, 77)
-        announce(Simulator("127.0.0.1", 8001, 77, replicas=(one, Simulator("127.0.0.1", 8002, 77))))
-        self.received = self.output.received
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Served:
-    served = Served()
-    monkeypatch.setattr(simulator_main, "serve", served)
-    monkeypatch.setattr(simulator_main, "gc", argparse.Namespace(freeze=lambda: None))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    return served
-
-
-def test_the_parent_gets_the_address_of_the_simulator(served: Served) -> None:
-    with contextlib.redirect_stdout(served.output):
-        assert simulator_main.main(["--child"]) == 0
-    assert served.received == '["127.0.0.1", [8001, 8002]]\n'
-    assert served.watch == 0, "the simulator ends with its standard input"
-
-
-def test_a_user_reads_the_address_while_the_simulator_serves(served: Served) -> None:
-    with contextlib.redirect_stdout(served.output):
-        assert simulator_main.main([]) == 0
-    assert served.received == "simulator at http://127.0.0.1:8001, process 77; ends with Ctrl-C\n"
-    assert served.watch is None
-
-
-def test_the_simulator_alone_has_these_defaults(served: Served) -> None:
-    simulator_main.main([])
-    (settings,) = served.settings
-    assert (settings.host, settings.port) == ("127.0.0.1", 0)
-    service = settings.service
-    assert (service.journal, service.replay, service.limits, service.batch) == (256, None, (), None)

@@ -1,11 +1,9 @@
 """The command `manystream doctor`: it names the step that fails and what to do, and never shows a key."""
 
 import contextlib
-import datetime
 import re
 import ssl
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import trio
@@ -67,7 +65,7 @@ def steps(findings: list[Finding]) -> list[str]:
     return [f"{finding.verdict.value} {finding.step}" for finding in findings]
 
 
-async def checked(provider: ms.Provider, limit: float = 5.0, **environment: str) -> list[Finding]:
+async def checked(provider: ms.Provider, limit: float = 60.0, **environment: str) -> list[Finding]:
     """Check a provider and return the findings. Assert that none shows the key."""
     findings = await check_provider(provider, HOME | environment, limit)
     assert all(CANARY not in finding.text for finding in findings)
@@ -251,7 +249,7 @@ async def test_a_key_with_a_line_break_fails_and_is_not_shown() -> None:
 
 
 async def test_an_unknown_host_fails_at_dns() -> None:
-    findings = await checked(ms.OpenAIChat(CANARY, "http://nowhere.invalid/v1"))
+    findings = await checked(ms.OpenAIChat(CANARY, "http://nowhere.invalid/v1"), limit=5.0)
     assert steps(findings) == ["ok key", "ok proxy", "FAIL DNS"]
 
 
@@ -267,25 +265,6 @@ async def test_an_unknown_certificate_authority_fails_at_tls() -> None:
         findings = await checked(ms.OpenAIChat(CANARY, f"https://127.0.0.1:{port}/v1"))
     assert steps(findings) == ["ok key", "ok proxy", "ok connect", "FAIL TLS"]
     assert "SSL_CERT_FILE" in findings[-1].text
-
-
-@pytest.mark.parametrize(("days", "verdict"), [(90, "ok TLS"), (14.5, "ok TLS"), (13.5, "note TLS"), (3, "note TLS")])
-async def test_a_certificate_that_expires_soon_is_a_note(
-    days: float, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    authority = trustme.CA()
-    ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1", not_after=ends).configure_cert(context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    from manystream.cli import connectivity
-    from manystream.transport.tls import TLSConfig
-
-    monkeypatch.setattr(connectivity, "TLSConfig", lambda: TLSConfig(ca_file=str(tmp_path / "ca.pem")))
-    async with server(answer("200 OK"), [], context) as port:
-        findings = await checked(ms.OpenAIChat(CANARY, f"https://127.0.0.1:{port}/v1"))
-    assert steps(findings) == ["ok key", "ok proxy", "ok connect", "ok TLS", verdict, "ok answer"]
-    assert "TLSv1.3" in findings[4].text
 
 
 async def test_a_refusing_proxy_is_shown_without_its_password() -> None:
@@ -336,7 +315,7 @@ async def test_the_address_of_the_environment_is_shown() -> None:
     async with server(answer("200 OK"), requests) as port:
         variables = HOME | {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1?a=secret", "OPENAI_API_KEY": CANARY}
         (provider,) = choose_providers([], None, variables)
-        findings = await check_provider(provider, variables, 5.0)
+        findings = await check_provider(provider, variables, 60.0)
     assert [(finding.step, finding.text) for finding in findings[:2]] == [
         ("address", f"http://127.0.0.1:{port}/v1?…, from OPENAI_BASE_URL"),
         ("key", "from OPENAI_API_KEY"),

@@ -13,7 +13,7 @@ from manystream.cli import doctor, main
 from manystream.cli.connectivity import Finding, Verdict
 from manystream.cli.doctor import choose_providers, configured_rows
 from manystream.cli.output.errors import CommandError
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, Provider
+from manystream.providers.catalog.provider import Anthropic, OpenAIChat, Provider
 from tests.support.commands import Terminal, remove_keys
 
 HOME = {"HOME": "/nonexistent", "MANYSTREAM_CREDENTIALS": ""}
@@ -133,12 +133,6 @@ def test_a_server_is_compatible_with_its_provider_or_openai() -> None:
     assert (type(provider), provider.base_url, provider.name) == (OpenAIChat, "http://h/v1", "openai-compatible")
     (provider,) = choose_providers(["anthropic"], "http://h", HOME)
     assert (type(provider), provider.base_url) == (Anthropic, "http://h")
-
-
-def test_an_alias_names_a_provider() -> None:
-    first, second = choose_providers(["claude", "gemini"], None, HOME)
-    assert (type(first), first.name) == (Anthropic, "anthropic")
-    assert (type(second), second.name) == (Gemini, "google")
 
 
 def test_without_names_every_provider_with_a_key_is_checked() -> None:

@@ -110,17 +110,6 @@ def test_bench_shows_the_figures_so_far(start: Start) -> None:
     assert result["itl"]["p50"] > 0
 
 
-def test_a_search_shows_the_finished_steps(start: Start) -> None:
-    process = start("bench", "--streams", "2,3", "--seconds", "2.5")
-    read_until(process, " 2 running", stream="stderr")
-    read_until(process, " 3 running", stream="stderr")
-    out, _ = interrupt(process)
-    assert "holds" in out
-    assert "interrupted" in out
-    most = next(line for line in out.splitlines() if line.startswith("most streams whose p99 of the gaps stayed"))
-    assert most.endswith(": 2")
-
-
 def test_doctor_shows_the_number_of_unfinished_checks(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
