@@ -15,18 +15,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import LONGEST
+
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "MANYSTREAM_MODEL")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
 ENVIRONMENT |= {"PYTHONIOENCODING": "utf-8", "HOME": "/nonexistent"}
-WAIT = 60.0
 
 
 def run(name: str, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run an example and wait for its end."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(FOLDER / name), *arguments], input=given, capture_output=True, text=True,
-        encoding="utf-8", env=ENVIRONMENT, timeout=WAIT, check=False,
+        encoding="utf-8", env=ENVIRONMENT, timeout=LONGEST, check=False,
     )  # fmt: skip
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
@@ -37,7 +38,7 @@ def drive(program: str, display: str = "") -> str:
     """Run a program that imports an example, in the example's folder."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], cwd=FOLDER, capture_output=True, text=True, encoding="utf-8",
-        env=ENVIRONMENT | ({"DISPLAY": display} if display else {}), timeout=WAIT, check=False,
+        env=ENVIRONMENT | ({"DISPLAY": display} if display else {}), timeout=LONGEST, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert not done.stderr
@@ -311,7 +312,7 @@ def test_ctrl_c_closes_a_guest_and_its_loop(arguments: list[str]) -> None:
     ) as program:
         assert program.stdout.readline()
         program.send_signal(signal.SIGINT)
-        rest, complaints = program.communicate(timeout=WAIT)
+        rest, complaints = program.communicate(timeout=LONGEST)
         assert (program.returncode, complaints) == (0, "")
         assert rest.endswith(("0 cancelled\n", "[cancelled]\n"))
 

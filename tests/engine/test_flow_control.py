@@ -266,7 +266,7 @@ def test_an_unsendable_request_has_its_field_as_its_error() -> None:
     assert completion.error_category is ms.ErrorCategory.INVALID_ARG
     with pytest.raises(ms.InvalidRequestError) as raised:
         check_source(5)
-    assert str(raised.value) == "requests: must be an iterable of Request, not int"
+    assert str(raised.value) == "requests: must be an iterable of Request, or of pairs of a key and a Request, not int"
 
 
 async def test_a_feeder_rests_behind_each_sixteenth_start() -> None:

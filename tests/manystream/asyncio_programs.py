@@ -7,8 +7,8 @@ import gc
 from collections.abc import Awaitable, Callable
 
 import manystream as ms
+from tests.support.waiting import LONGEST
 
-WAIT = 30.0
 ENDLESS = "events=100000,rate=100"
 """The simulator's knobs for a stream that no test waits for."""
 
@@ -23,7 +23,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
     async def bounded() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: unseen.append(context))
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(LONGEST):
             await main()
 
     asyncio.run(bounded())

@@ -14,12 +14,10 @@ import trio
 import manystream as ms
 from manystream import aio, portal
 from manystream.engine import EventStream
-from manystream.engine.call.handle import Call
 from manystream.engine.frontends import engine as core
 from manystream.portal import Portal, open_portal
-from manystream.simulator import Simulator, open_simulator_thread
 from tests.manystream.asyncio_programs import ask, run
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, until
 
 EXCEPTIONS: dict[type, dict[str, str]] = {
     aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},
@@ -30,13 +28,6 @@ EXCEPTIONS: dict[type, dict[str, str]] = {
 OF_THE_NATIVE_ENGINE = {
     aio.Engine: core.Engine, portal.Portal: core.Engine, aio.EventStream: EventStream, portal.PortalStream: EventStream,
 }  # fmt: skip
-
-
-CALL = (
-    *("cancel", "completion", "number", "pause", "request", "resume", "state", "tags", "target", "wait"),
-    "waiting_for",
-)
-"""The members of a call that programs use. The native call has more, for the engine."""
 
 
 def offers(owner: type) -> set[str]:
@@ -66,16 +57,6 @@ def test_methods_of_one_name_take_the_same_parameters(door: type) -> None:
 @pytest.mark.parametrize("open_door", [aio.open_engine, portal.open_portal], ids=lambda door: door.__name__)
 def test_every_door_is_opened_with_the_same_options(open_door: Callable[..., object]) -> None:
     assert parameters(open_door) == parameters(core.open_engine)
-
-
-@pytest.mark.parametrize("call", [Call, aio.Call, portal.PortalCall], ids=lambda call: f"{call.__module__}")
-def test_the_calls_of_every_door_have_the_same_methods(call: type) -> None:
-    assert [name for name in CALL if not hasattr(call, name)] == []
-
-
-async def test_from_thread_is_a_portal() -> None:
-    async with core.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
-        assert type(engine.from_thread) is portal.Portal
 
 
 # --- traffic control, through each door ---
@@ -130,17 +111,6 @@ def test_traffic_control_for_threads() -> None:
     completion = waiting[1].wait(10)
     assert (completion.error_category, completion.tags) == (ms.ErrorCategory.CANCELLED, TAGS)
     assert waiting[1].waiting_for == ""
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with open_simulator_thread("events=2") as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def provider(simulator: Simulator) -> ms.Provider:
-    return ms.OpenAIChat("key", simulator.base_urls["openai-chat"], name="sim")
 
 
 @pytest.fixture
@@ -332,8 +302,7 @@ def test_leaving_a_portals_map_cancels_what_runs(portal_map: Portal) -> None:
     slow = [ask(), *(ask("delay=60") for _ in range(3))]
     with portal_map.map(slow) as results:
         assert next(results)[1].success
-    while sum(portal_map.statistics().calls.values()):
-        pass
+    until(lambda: not sum(portal_map.statistics().calls.values()))
     assert portal_map.statistics().cancelled == 3
 
 

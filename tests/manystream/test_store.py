@@ -21,8 +21,8 @@ import pytest
 
 import manystream as ms
 from manystream.store import APPLICATION_ID, SCHEMA_VERSION, StoredConversation, StoreError
+from tests.support.waiting import LONGEST
 
-PATIENCE = 30.0
 """The longest time, in seconds, that a test waits for another process."""
 
 SIGNED = ms.Message.tool_call_with_thinking(
@@ -334,7 +334,7 @@ def test_a_store_serves_threads_one_call_at_a_time(store: ms.ConversationStore) 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(LONGEST)
     assert [[message.text for message in store.restore(id)] for id in ids] == [[str(n) for n in range(25)]] * 4
 
 
@@ -409,7 +409,7 @@ def test_two_processes_read_while_one_writes(store: ms.ConversationStore, path: 
         try:
             for reader in (first, second):
                 assert int(next_line(reader)) >= int(enough)
-                assert reader.wait(PATIENCE) == 0
+                assert reader.wait(LONGEST) == 0
         finally:
             for process in (first, second, writer):
                 process.kill()
@@ -421,7 +421,7 @@ def test_two_processes_write_to_one_conversation(store: ms.ConversationStore, pa
     writers = [run(program, str(path), id, name) for name in ("a", "b")]
     for writer in writers:
         with writer:
-            assert writer.wait(PATIENCE) == 0
+            assert writer.wait(LONGEST) == 0
     texts = [message.text for message in store.restore(id)]
     assert (texts.count("a"), texts.count("b"), texts.count("x")) == (20, 20, 40)
 
@@ -431,7 +431,7 @@ def test_several_processes_may_make_a_file_at_once(path: Path) -> None:
     makers = [run(program, str(path)) for _ in range(3)]
     for maker in makers:
         with maker:
-            assert maker.wait(PATIENCE) == 0
+            assert maker.wait(LONGEST) == 0
     with ms.ConversationStore(path) as store:
         assert len(store.list_conversations()) == 3
 

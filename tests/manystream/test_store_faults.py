@@ -15,8 +15,8 @@ import pytest
 import manystream as ms
 from manystream.store import StoreError, _in_transaction
 from tests.support.disk import room
+from tests.support.waiting import LONGEST
 
-PATIENCE = 30.0
 """The longest time, in seconds, that a test waits for another process."""
 
 MESSAGES = [ms.Message.user("one"), ms.Message.assistant([ms.Text("two"), ms.ToolCall("t", "f", "{}")])]
@@ -133,13 +133,13 @@ def test_ctrl_c_interrupts_the_wait_for_another_writer(store: ms.ConversationSto
                 writer.execute("BEGIN IMMEDIATE")
                 assert process.stdout.readline() == "waiting\n"
                 process.send_signal(signal.SIGINT)
-                assert select.select([process.stdout], [], [], PATIENCE / 2)[0], "it is still waiting"
+                assert select.select([process.stdout], [], [], LONGEST / 2)[0], "it is still waiting"
                 assert process.stdout.readline() == "interrupted\n"
                 writer.execute("COMMIT")
                 process.stdin.write("\n")
                 process.stdin.flush()
                 assert process.stdout.readline() == "appended\n"
-                assert process.wait(PATIENCE) == 0
+                assert process.wait(LONGEST) == 0
             finally:
                 process.kill()
     assert [message.text for message in store.restore(id)] == ["then"]

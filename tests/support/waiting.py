@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-LONGEST = 30.0
+LONGEST = 100.0
 EVERY = 0.005
 
 

@@ -19,12 +19,11 @@ import pytest
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator
 from tests.support.commands import KEYS
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST, until
 
 CANARY = "canary-5ecret-key"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
 ENVIRONMENT |= {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8", "OPENAI_API_KEY": CANARY}
-WAIT = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def run_process(folder: Path, *arguments: str, given: str = "") -> tuple[int, st
     """Run the command in another process, for what only a process has: standard input, and the encoding of output."""
     process = start(folder, *arguments)
     try:
-        out, err = process.communicate(given, timeout=WAIT)
+        out, err = process.communicate(given, timeout=LONGEST)
     finally:
         process.kill()
         process.wait()
@@ -111,7 +110,9 @@ def test_nothing_is_sent_where_no_model_is_named(prompts: str, tmp_path: Path) -
     given = write(tmp_path / "p.jsonl", lines)
     command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl"]
     with given.open() as input:
-        ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdin=input, capture_output=True, timeout=WAIT)
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, stdin=input, capture_output=True, timeout=LONGEST
+        )
     assert (ended.returncode, ended.stdout) == (2, b"")
     source = "standard input" if prompts == "-" else prompts
     assert ended.stderr.decode() == (
@@ -128,7 +129,9 @@ def test_lines_are_sent_where_one_of_them_names_a_model(prompts: str, tmp_path: 
     command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl", "--attempts", "1"]
     environment = {name: value for name, value in ENVIRONMENT.items() if not name.endswith("_API_KEY")}
     with given.open() as input:
-        ended = subprocess.run(command, cwd=tmp_path, env=environment, stdin=input, capture_output=True, timeout=WAIT)
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=environment, stdin=input, capture_output=True, timeout=LONGEST
+        )
     assert ended.returncode == 1
     failures = [json.loads(record) for record in (tmp_path / "a.errors.jsonl").read_text("utf-8").splitlines()]
     messages = {failure["id"]: failure["error"]["message"] for failure in failures}
@@ -164,7 +167,7 @@ def test_a_reader_that_ends_early_ends_the_batch(simulator: Simulator, tmp_path:
     assert process.stdout.readline().startswith('{"id":')
     process.stdout.close()
     process.stdout = None
-    _, err = process.communicate(timeout=WAIT)
+    _, err = process.communicate(timeout=LONGEST)
     assert (process.returncode, "Traceback" in err) == (141, False)
 
 
@@ -353,7 +356,9 @@ def test_a_file_on_standard_input_is_not_written_to(tmp_path: Path, option: str)
     files = ("-o", "a.jsonl", "--errors", "p.jsonl") if option == "--errors" else ("-o", "p.jsonl")
     with prompts.open() as given:
         command = [sys.executable, "-W", "error", "-m", "manystream", "batch", "-", *files]
-        ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, stdin=given, capture_output=True, timeout=WAIT)
+        ended = subprocess.run(
+            command, cwd=tmp_path, env=ENVIRONMENT, stdin=given, capture_output=True, timeout=LONGEST
+        )
     assert (ended.returncode, prompts.read_bytes()) == (2, before)
     assert f"{option} p.jsonl is the input itself".encode() in ended.stderr
 
@@ -365,7 +370,9 @@ def test_a_full_disk_leaves_a_summary_of_the_stored_answers(simulator: Simulator
         "from manystream.cli import main; sys.exit(main(sys.argv[1:]))"
     )
     command = [sys.executable, "-W", "error", "-c", program, "batch", *against(simulator), "--concurrency", "3"]
-    ended = subprocess.run(command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=WAIT, encoding="utf-8")
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, timeout=LONGEST, encoding="utf-8"
+    )
     stored = len(ids(tmp_path / "a.jsonl"))
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr

@@ -22,6 +22,7 @@ import pytest
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.commands import KEYS
+from tests.support.waiting import LONGEST
 
 Call: TypeAlias = "Callable[..., Done]"
 
@@ -29,7 +30,6 @@ CANARY = "canary-5ecret-key"
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if name not in KEYS and "proxy" not in name.lower()}
 ENVIRONMENT = WITHOUT_KEYS | {"HOME": "/nonexistent", "PYTHONIOENCODING": "utf-8"}
 WITH_KEYS = ENVIRONMENT | dict.fromkeys(KEYS[:3], CANARY)
-WAIT = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ class Command:
     def __call__(self, *arguments: str, environment: dict[str, str] = WITH_KEYS) -> Done:
         """Run the command until it ends."""
         process = self.start(*arguments, environment=environment)
-        out, err = process.communicate(timeout=WAIT)
+        out, err = process.communicate(timeout=LONGEST)
         return Done(process.returncode, out, err)
 
     def end(self) -> None:
@@ -205,7 +205,7 @@ def test_a_closed_pipe_shows_no_traceback(command: Command, simulator: Simulator
     process.stdout.read(10)
     process.stdout.close()
     err = process.stderr.read()
-    assert process.wait(WAIT) == 141
+    assert process.wait(LONGEST) == 141
     assert "Traceback" not in err
 
 
@@ -233,7 +233,7 @@ def test_the_simulator_ends_on_a_signal(command: Command, call: Call, ending: si
     assert done.status == 0, done.err
     assert len(done.out.split()) == 3
     process.send_signal(ending)
-    _, err = process.communicate(timeout=WAIT)
+    _, err = process.communicate(timeout=LONGEST)
     assert process.returncode == status
     assert not err
 
@@ -257,7 +257,7 @@ def test_the_gateway_serves_and_ends_on_a_signal(
     assert refused.status == 1
     assert "allows 1 calls" in refused.err
     process.send_signal(ending)
-    _, err = process.communicate(timeout=WAIT)
+    _, err = process.communicate(timeout=LONGEST)
     assert (process.returncode, err) == (status, "")
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["answer"]["content"]
     assert (tmp_path / "bytes.jsonl").read_text()

@@ -16,10 +16,10 @@ import pytest
 from manystream.cli import main
 from manystream.cli.command_line import COMMANDS
 from manystream.cli.completion import SHELLS, completion_script
+from tests.support.waiting import LONGEST
 
 pytest.importorskip("shtab")
 
-WAIT = 20.0
 MARK = "prompt-is-here>"
 
 
@@ -73,7 +73,7 @@ def bash_offers(script: Path, line: str) -> set[str]:
         '_manystream\nprintf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
-        [needs("bash"), "--norc", "-uc", program], capture_output=True, text=True, timeout=WAIT, check=True
+        [needs("bash"), "--norc", "-uc", program], capture_output=True, text=True, timeout=LONGEST, check=True
     )
     assert not done.stderr
     return set(done.stdout.split())
@@ -119,7 +119,7 @@ class Terminal:
     def type(self, text: str, until: str) -> str:
         """Type text and wait until the terminal shows `until`. Return what it has shown since."""
         os.write(self._ours, text.encode())
-        begun, deadline = len(self.shown), time.monotonic() + WAIT
+        begun, deadline = len(self.shown), time.monotonic() + LONGEST
         while until.encode() not in self.shown[begun:]:
             assert time.monotonic() < deadline, self.shown[begun:]
             if select.select([self._ours], [], [], 0.1)[0]:
@@ -128,7 +128,7 @@ class Terminal:
 
     def close(self) -> None:
         self.process.kill()
-        self.process.wait(WAIT)
+        self.process.wait(LONGEST)
         os.close(self._ours)
 
 
@@ -185,7 +185,7 @@ zpty -w shell 'bindkey "^I" ask; print re""ady'
 zpty -r shell shown '*ready*'
 {ask}
 """
-    done = subprocess.run([needs("zsh"), "-fc", program], capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run([needs("zsh"), "-fc", program], capture_output=True, text=True, timeout=LONGEST, check=False)
     shown = done.stdout.replace("\r", "").split("<<\n")[1:]
     assert len(shown) == len(lines), done.stdout + done.stderr
     return [
@@ -209,7 +209,7 @@ def test_fish_offers_matching_words(
 def fish_offers(script: Path, folder: Path, line: str) -> set[str]:
     done = subprocess.run(
         [needs("fish"), "--no-config", "-c", f"source {script}; complete -C '{line}'"], capture_output=True, text=True,
-        timeout=WAIT, check=True, cwd=folder, env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        timeout=LONGEST, check=True, cwd=folder, env={"PATH": os.environ["PATH"], "HOME": str(folder)},
     )  # fmt: skip
     assert not done.stderr
     return {offer.partition("\t")[0] for offer in done.stdout.splitlines()}
@@ -263,7 +263,7 @@ def test_help_texts_are_quoted(shell: str, tmp_path: Path) -> None:
     assert "hidden" not in path.read_text("utf-8")
     load = f'autoload -U compinit; compinit -u -D; eval "$(<{path})"' if shell == "zsh" else f"source {path}"
     done = subprocess.run(
-        [needs(shell), "-c", load], capture_output=True, text=True, timeout=WAIT, check=True,
+        [needs(shell), "-c", load], capture_output=True, text=True, timeout=LONGEST, check=True,
         env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
     )  # fmt: skip
     assert not done.stderr

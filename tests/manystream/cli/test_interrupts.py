@@ -19,9 +19,8 @@ import pytest
 from manystream.cli import main
 from manystream.cli.command_line import COMMANDS
 from manystream.simulator import open_simulator_thread
-from tests.support.waiting import until
+from tests.support.waiting import LONGEST, until
 
-WAIT = 30.0
 WITHOUT_KEYS = {name: value for name, value in os.environ.items() if "KEY" not in name and "proxy" not in name.lower()}
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -52,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def interrupt(process: subprocess.Popen[str]) -> tuple[str, str]:
     """Send SIGINT to the process group, and return the output since then."""
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=WAIT)
+    out, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 130, out + err
     assert "Traceback" not in err
     return out, err
@@ -62,7 +61,7 @@ def read_until(process: subprocess.Popen[str], word: str, *, stream: str = "stdo
     lines = process.stdout if stream == "stdout" else process.stderr
     assert lines is not None
     while word not in (line := lines.readline()):
-        assert line, f"it ended without {word!r}: {process.communicate(timeout=WAIT)}"
+        assert line, f"it ended without {word!r}: {process.communicate(timeout=LONGEST)}"
 
 
 def test_demo_shows_its_table(start: Start) -> None:
@@ -143,7 +142,7 @@ def test_serve_ends_the_answers_under_way_with_an_error(start: Start, grace: str
                 process.send_signal(signal.SIGINT)
             with pytest.raises(openai.APIError, match="the gateway has ended"):
                 list(chunks)
-    _, err = process.communicate(timeout=WAIT)
+    _, err = process.communicate(timeout=LONGEST)
     assert (process.returncode, err) == (status, "")
 
 
@@ -180,7 +179,7 @@ def test_ctrl_c_during_the_import_shows_no_traceback() -> None:
         "    if name == 'trio': raise KeyboardInterrupt\n    return real(name, *rest)\nbuiltins.__import__ = loaded\n"
         "from manystream.__main__ import main\nsys.argv.append('demo')\nsys.exit(main())\n"
     )  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LONGEST, check=False)
     assert done.returncode == 130
     assert not done.stderr
 

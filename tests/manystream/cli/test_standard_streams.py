@@ -13,8 +13,7 @@ import pytest
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.threaded_server import Wire, serving
-
-WAIT = 30.0
+from tests.support.waiting import LONGEST
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_closed_streams_are_no_files_of_the_batch(simulator: Simulator, tmp_path
     url = simulator.base_urls["openai-chat"]
     command = [sys.executable, "-m", "manystream", "batch", os.fspath(prompts), "-o", os.fspath(answers)]
     closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command, "--base-url", url, "--model", "m"]
-    done = subprocess.run(closed, env={**os.environ, "OPENAI_API_KEY": "any"}, timeout=WAIT)
+    done = subprocess.run(closed, env={**os.environ, "OPENAI_API_KEY": "any"}, timeout=LONGEST)
     assert done.returncode == 0
     assert answers.read_text().startswith('{"id":"1",')
     assert answers.read_text().count("\n") == 1

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from manystream.cli import main
-
-WAIT = 30.0
+from tests.support.waiting import LONGEST
 
 ENGINE = """
 import sys, trio
@@ -125,7 +124,7 @@ def test_on_a_terminal_the_last_view_stays_at_the_end(engine: subprocess.Popen[s
         while data := read_terminal(ours):
             shown += data
         os.close(ours)
-        _, err = process.communicate(timeout=WAIT)
+        _, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 130
     assert not err
     assert b"\x1b[?1049h" in shown
@@ -145,8 +144,8 @@ def read_terminal(descriptor: int) -> bytes:
 def test_it_ends_with_the_engine(folder: Path, tmp_path: Path) -> None:
     with start_engine(tmp_path) as engine, start_top(tmp_path, "--interval", "0.1") as process:
         process.stdout.readline()
-        engine.communicate("", timeout=WAIT)
-        _, err = process.communicate(timeout=WAIT)
+        engine.communicate("", timeout=LONGEST)
+        _, err = process.communicate(timeout=LONGEST)
     assert process.returncode == 0
     assert err == "The engine has ended.\n"
 

@@ -21,8 +21,7 @@ from manystream.cli.output.terminal import Part
 from manystream.cli.top import command as top_command
 from manystream.cli.top.command import find_socket
 from tests.support.commands import Pipe, Terminal
-
-WAIT = 30.0
+from tests.support.waiting import LONGEST
 
 Serve: TypeAlias = "Callable[..., Path]"
 
@@ -56,7 +55,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
     yield serve
     for thread in threads:
-        thread.join(WAIT)
+        thread.join(LONGEST)
 
 
 @pytest.fixture
