@@ -194,7 +194,7 @@ class LimiterState:
         if (
             self.queue.length
             or (self.host.is_away and self.host.ready_at(now) > now)
-            or self.never(permit, now) is not None
+            or self.quota.never(permit, now) is not None
         ):
             return False
         cost = self.quota.estimate(permit)
@@ -210,10 +210,6 @@ class LimiterState:
         levels = (self.quota.level(unit, now) / cost[unit] for unit in Unit if cost[unit] > 0)
         room = min(levels, default=math.inf)
         return room if room < math.inf else MUCH_ROOM - self.quota.running
-
-    def never(self, permit: Permit, now: float) -> Impossible | None:
-        """Return why a call can never be sent; None if it can be."""
-        return None if self.quota.is_unlimited(now) else self.quota.never(permit, now)
 
     def is_hopeless(self, permit: Permit, deadline: float, now: float) -> bool:
         """Return True if a waiting call will miss its deadline by a wide margin. False if no rate is known."""
@@ -693,7 +689,7 @@ class Limiter(Pump):
         given_up = host.given_up(now) if host.is_away else None
         if given_up is not None:
             return given_up
-        why = self.state.never(permit, now)
+        why = self.state.quota.never(permit, now)
         return None if why is None else self.never_sent(why)
 
     def never_sent(self, why: Impossible) -> ProviderError:

@@ -347,33 +347,18 @@ class Quota:
                 return unit.words
         return "the first responses"
 
-    def is_unlimited(self, now: float) -> bool:
-        """Return True if no reported limit and no used-up quota is known, so that no call is too large."""
-        return not self.reported and now >= self.spent_until
-
     def never(self, permit: Permit, now: float) -> Impossible | None:
-        """Return why a call can never be sent; None if it can be.
-
-        Estimated output is not counted.
-        """
-        least = self.least(permit.input_tokens, permit.max_output)
-        return self.impossible(self.estimate(permit), now, least, self._sure_cost(permit))
-
-    def impossible(
-        self, cost: Cost, now: float, least: Cost | None = None, sure: Cost | None = None
-    ) -> Impossible | None:
-        """Return why a call of this cost can never be sent; None if it can be.
-
-        least: the cost that is compared with declared limits; None: `cost`.
-        sure: the cost that is compared with limits that the server reports; None: `cost`.
-        """
+        """Return why a call can never be sent; None if it can be. Estimated output is not counted."""
         if now < self.spent_until:
             return Impossible(self.spent_why, Refusal.SPENT, self.spent_until - now)
-        silent = self._is_silent(now)
+        if not self.reported:
+            return None
+        cost, sure = self.estimate(permit), self._sure_cost(permit)
+        least, silent = self.least(permit.input_tokens, permit.max_output), self._is_silent(now)
         for reported in self.reported.values():
             if silent and not reported.declared:
                 continue
-            lowest = (least if reported.declared else sure) or cost
+            lowest = least if reported.declared else sure
             # Every call is one request. A limit below 1 is a rate, or a mistake: it delays calls, and forbids none.
             is_rate = reported.unit is Unit.REQUESTS and reported.limit > 0
             if not is_rate and lowest[reported.unit] > reported.limit * (1 + 1e-9):

@@ -80,11 +80,11 @@ def test_a_used_up_quota_is_in_the_figures_and_refuses() -> None:
     assert scope.refuse(sent(scope), QuotaReport(refusal=Refusal.SPENT), 10) is Refusal.SPENT
     figures = scope.statistics(30)
     assert (figures.spent, figures.held, figures.waiting) == (40, 0, 0), "it is not queued again"
-    impossible = scope.never(Permit(1, 1), 30)
+    impossible = scope.quota.never(Permit(1, 1), 30)
     assert (impossible.why, impossible.refusal, impossible.retry_after) == (
         "the provider's quota is used up", Refusal.SPENT, 40,
     )  # fmt: skip
-    assert (scope.never(Permit(1, 1), 70), scope.statistics(99).spent) == (None, 0)
+    assert (scope.quota.never(Permit(1, 1), 70), scope.statistics(99).spent) == (None, 0)
 
 
 def test_a_call_that_waits_says_for_what_and_how_long() -> None:

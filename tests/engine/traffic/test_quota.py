@@ -421,15 +421,14 @@ def test_without_adapting_only_declared_limits_and_hints_hold() -> None:
 def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
     quota = a_quota()
     assert quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.SPENT, hint=11), 1) is Refusal.SPENT
-    cost = quota.estimate(Permit(1, 1))
-    impossible = quota.impossible(cost, 2)
+    impossible = quota.never(Permit(1, 1), 2)
     assert (impossible.refusal, impossible.retry_after) == (Refusal.SPENT, 59)
-    assert quota.impossible(cost, 61) is None
+    assert quota.never(Permit(1, 1), 61) is None
 
 
 def test_a_request_larger_than_a_declared_limit_can_never_go() -> None:
     quota = a_quota(tokens_per_minute=1000)
-    impossible = quota.impossible(quota.estimate(Permit(900, 200)), 0)
+    impossible = quota.never(Permit(900, 200), 0)
     assert impossible is not None
     assert impossible.refusal is Refusal.TOO_LARGE
     assert "tokens_per_minute" in impossible.why
@@ -437,11 +436,10 @@ def test_a_request_larger_than_a_declared_limit_can_never_go() -> None:
 
 def test_a_used_up_day_is_said_at_once() -> None:
     quota = a_quota(requests_per_day=2)
-    cost = quota.estimate(Permit(1, 1))
-    assert quota.impossible(cost, 0) is None
+    assert quota.never(Permit(1, 1), 0) is None
     send(quota, 0)
     send(quota, 0)
-    impossible = quota.impossible(cost, 0)
+    impossible = quota.never(Permit(1, 1), 0)
     assert impossible.retry_after == pytest.approx(43200)
 
 
@@ -480,7 +478,7 @@ def test_a_new_quota_knows_nothing() -> None:
     assert (quota.adaptive, quota.hold_until, quota.spent_until, quota.spent_why) == (True, -INF, -INF, "")
     assert (quota.believed_rate(REQUESTS), quota.level(REQUESTS, 0)) == (INF, INF)
     assert (quota.ready_at(cost(), 7), quota.fits_at_once(cost(), 7), quota.waits_for(cost(), 7)) == (7, True, "")
-    assert (quota.is_unlimited(7), quota.never(Permit(10**9, 10**9), 7)) == (True, None)
+    assert quota.never(Permit(10**9, 10**9), 7) is None
 
 
 def test_a_call_is_counted_from_its_start_to_its_end() -> None:
@@ -587,7 +585,6 @@ def test_a_call_larger_than_a_limit_is_refused_in_words() -> None:
     assert quota.never(Permit(601, 0), 0) == Impossible(
         "the request is larger than the whole limit: declared tokens_per_minute of * (600)", Refusal.TOO_LARGE, -1.0
     )
-    assert not quota.is_unlimited(0)
     reserved = plain_quota(Charging(), tokens_per_minute=600)
     assert reserved.never(Permit(500, 100), 0) is None
     assert reserved.never(Permit(500, 101), 0) is not None
@@ -606,24 +603,24 @@ def test_half_of_the_estimate_must_exceed_a_reported_limit() -> None:
 def test_a_used_up_day_fails_a_call_that_would_wait_a_minute() -> None:
     quota = plain_quota()
     quota.confirm(send_call(quota, 0), report(REQUESTS, 8640, 0, DAY), 0)
-    assert quota.impossible(cost(), 0) is None, "ten seconds"
+    assert quota.never(Permit(1, 1), 0) is None, "ten seconds"
     quota.reported["requests"].bucket.level = -5.0
-    assert quota.impossible(cost(), 0) is None, "sixty seconds"
+    assert quota.never(Permit(1, 1), 0) is None, "sixty seconds"
     quota.reported["requests"].bucket.level = -5.1
-    impossible = quota.impossible(cost(), 0)
+    impossible = quota.never(Permit(1, 1), 0)
     assert (impossible.why, impossible.refusal, impossible.retry_after) == (
         "used up: requests", Refusal.SPENT, pytest.approx(61),
     )  # fmt: skip
     minute = plain_quota(requests_per_minute=0.5)
     send_call(minute, 0)
-    assert minute.impossible(cost(), 0) is None
+    assert minute.never(Permit(1, 1), 0) is None
 
 
 @pytest.mark.parametrize(("window", "is_known"), [(3599.0, False), (3600.0, True)])
 def test_an_hour_is_a_long_window(window: float, is_known: bool) -> None:
     quota = plain_quota()
     quota.confirm(send_call(quota, 0), report(REQUESTS, 10, 0, window), 0)
-    assert (quota.impossible(cost(), 0) is not None) is is_known
+    assert (quota.never(Permit(1, 1), 0) is not None) is is_known
 
 
 @pytest.mark.parametrize("hint", [None, 0.0, 11.0, 100.0, 2_678_400.0])
@@ -632,7 +629,7 @@ def test_a_used_up_quota_is_left_alone_for_a_minute(hint: float | None) -> None:
     assert quota.refuse(send_call(quota, 0), QuotaReport(refusal=Refusal.SPENT, hint=hint), 5) is Refusal.SPENT
     assert (quota.spent_until, quota.refused, quota.learned, quota.hold_until) == (until, 1, {}, -INF)
     assert quota.news == [f"the provider's quota is used up, next try in {until - 5} s"]
-    assert [quota.is_unlimited(now) for now in (until - 0.1, until)] == [False, True]
+    assert [quota.never(Permit(1, 1), now) is None for now in (until - 0.1, until)] == [False, True]
 
 
 # --- messages for the log ---

@@ -39,13 +39,13 @@ class Way:
         self.names[ticket] = len(self.names)
         if self.at_once and self.state.admit_at_once(ticket, now):
             self.sent(ticket)
-        elif self.state.never(ticket, now) is None:
+        elif self.state.quota.never(ticket, now) is None:
             self.state.queue.add(ticket)
             self.send(now)
 
     def send(self, now: float) -> None:
         while (first := self.state.queue.first(now)) is not None:
-            if self.state.never(first, now) is not None:
+            if self.state.quota.never(first, now) is not None:
                 self.state.cancel(first, now)
             elif self.state.admit(now) is not first:
                 return
@@ -142,7 +142,7 @@ def test_a_call_that_is_larger_than_a_limit_does_not_go_at_once(tokens: float) -
     scope = LimiterState("one", charging_of("anthropic"), limits=limits)
     ticket = Permit(tokens, 10)
     assert not scope.admit_at_once(ticket, 0.0)
-    assert scope.never(ticket, 0.0) is not None
+    assert scope.quota.never(ticket, 0.0) is not None
     assert (ticket.state, ticket.charged, scope.running) == (PermitState.NEW, FREE, 0)
 
 
