@@ -147,8 +147,14 @@ class Line:
     size: int
 
 
+class Refused(bytes):
+    """In place of a line: why the row of a table cannot be one."""
+
+
 def read_line(data: bytes, number: int) -> Line:
     """Parse a line's object and its id. `number` is the line's number, from 1. Raises `LineError`."""
+    if isinstance(data, Refused):
+        raise LineError(data.decode())
     if len(data) > LONGEST_LINE:
         raise LineError(f"is longer than {LONGEST_LINE:,} bytes, the limit of a line")
     _check_encoding(data)

@@ -17,9 +17,9 @@ import json
 import os
 import tempfile
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeAlias, cast
 
@@ -38,7 +38,7 @@ from ..providers.json.json_values import (
 from .journal import default_errors_path, line_id
 from .line_file import LineFile
 from .line_ids import LineIds
-from .lines import ID_NAMES, OUR_MEMBERS, USAGE_MEMBERS, Prompt, passed_through
+from .lines import ID_NAMES, OUR_MEMBERS, USAGE_MEMBERS, Prompt, Refused, passed_through
 from .shard import Shard
 from .source import checked_gzip, count_lines, some_lines
 
@@ -99,8 +99,10 @@ class Rows:
     count: the number of rows; None if it is not known before the end.
     names: the names of the columns; None if each row has names of its own.
     schema: the types of a Parquet file's columns; None for another input.
+    refused: number of a row of the last chunk → why it is no line of a batch.
     """
 
+    refused: Mapping[int, str] = {}
     count: int | None = None
     names: Sequence[str] | None = None
     schema: Any = None
@@ -123,19 +125,24 @@ class _CSVRows(Rows):
         twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
         if twice is not None:
             raise TableError(f"{path}: two columns are named {twice!r}: the first line has the names of the columns")
+        other = next((mark for mark in ";\t" if len(self.names) == 1 and mark in self.names[0]), None)
+        if other is not None:
+            raise TableError(f"{path}: {other!r} is between its columns: save it with commas")
 
     def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
         names, rows, first = self.names or [], list[JSONObject](), 1
+        self.refused = refused = dict[int, str]()
         while (cells := self._read(self._reader)) is not None:
             if not cells:
                 continue  # an empty line
-            if len(cells) != len(names):
-                where = f"{self._path} row {first + len(rows)}"
-                raise TableError(f"{where} has {len(cells)} cells, and the first line names {len(names)} columns")
-            rows.append(dict(zip(names, cells, strict=True)))
+            if any(cells[len(names) :]):
+                has = f"has {len(cells)} cells, and the first line names {len(names)} columns"
+                refused[first + len(rows)] = f"{has}: a cell with a comma stands in quotes"
+            rows.append(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
             if len(rows) == CHUNK_ROWS:
                 yield first, rows, None
                 first, rows = first + len(rows), []
+                refused.clear()
         if rows:
             yield first, rows, None
 
@@ -230,7 +237,7 @@ def some_rows(rows: Rows) -> list[bytes]:
 
 def _line_chunks(rows: Rows) -> Iterator[list[tuple[int, bytes]]]:
     for first, found, _ in rows.chunks():
-        yield [(number, _line(number, row)) for number, row in enumerate(found, first)]
+        yield [(number, _line(number, row, rows.refused.get(number))) for number, row in enumerate(found, first)]
 
 
 def count_rows(path: Path) -> int | None:
@@ -261,8 +268,10 @@ def _with_id(number: int, line: bytes) -> bytes:
     return line if any(members.get(name) is not None for name in ID_NAMES) else dumps(members | {"id": number})
 
 
-def _line(number: int, row: JSONObject) -> bytes:
-    """Return a row as one line of JSON."""
+def _line(number: int, row: JSONObject, refusal: str | None) -> bytes:
+    """Return a row as one line of JSON, or why it is none."""
+    if refusal is not None:
+        return Refused(refusal.encode())
     if all(row.get(name) in (None, "") for name in ID_NAMES):
         row = {name: value for name, value in row.items() if name not in ID_NAMES} | {"id": number}
     return _text(row).encode()

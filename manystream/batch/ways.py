@@ -762,6 +762,7 @@ class WaysRun:
     async def _take_home(self, job: ProviderBatch, state: BatchState) -> None:
         """Record the results of a batch that has ended, and send what has none another way."""
         unreadable = await job.read_results(state, partial(self._record, job))
+        await trio.lowlevel.checkpoint()  # it ends here if the last result could not be written
         self._submissions.note(job.submission.key, "taken")
         left = job.unhandled()
         if len(left) < len(job.positions) and not job.to:

@@ -85,9 +85,9 @@ def read_deadline(given: str | None, now: datetime) -> datetime | None:
     if given is None:
         return None
     spans = SPAN.findall(given)
-    if spans and "".join(number + unit for number, unit in spans) == given:
-        return now + timedelta(seconds=sum(float(number) * UNITS[unit] for number, unit in spans))
     try:
+        if spans and "".join(number + unit for number, unit in spans) == given:
+            return now + timedelta(seconds=sum(float(number) * UNITS[unit] for number, unit in spans))
         if re.fullmatch(r"\d{1,2}:\d{2}", given):
             hour, minute = map(int, given.split(":"))
             found = now.replace(hour=hour, minute=minute, second=0, microsecond=0)

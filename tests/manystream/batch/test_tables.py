@@ -204,7 +204,7 @@ def test_nothing_is_lost_when_a_run_ends_early(
         ("in.csv", "o.csv", ("--prompt", "no column"), "it names no column, such as {text}"),
         ("in.csv", "o.csv", ("--prompt", "{text!r}"), "a column is written as {name}"),
         ("in.csv", "o.csv", ("--prompt", "{"), "Single '{' encountered"),
-        ("ragged.csv", "o.csv", (), "ragged.csv row 2 has 1 cells, and the first line names 2 columns"),
+        ("excel.csv", "o.csv", (), "excel.csv: ';' is between its columns: save it with commas"),
         ("twice.csv", "o.csv", (), "twice.csv: two columns are named 'text'"),
         ("open.csv", "o.csv", (), "open.csv is no CSV: unexpected end of data"),
         ("latin.csv", "o.csv", (), "latin.csv is not UTF-8 text"),
@@ -217,7 +217,7 @@ def test_a_file_that_is_no_table_is_one_line(
 ) -> None:
     Path("in.csv").write_text("text,b\nhi,1\n")
     Path("there.csv").write_text("mine\n")
-    Path("ragged.csv").write_text("text,b\n1,2\n3\n")
+    Path("excel.csv").write_text("\ufefftext;b\n1;2\n")
     Path("twice.csv").write_text("text,text\n1,2\n")
     Path("open.csv").write_text('text\n"x')
     Path("latin.csv").write_bytes(b"text\n\xff\n")
@@ -230,6 +230,16 @@ def test_a_file_that_is_no_table_is_one_line(
     assert "Traceback" not in error
     assert Path("there.csv").read_text() == "mine\n"
     assert not Path("o.csv").exists()
+
+
+def test_a_row_with_too_many_cells_fails_alone() -> None:
+    Path("in.csv").write_text("text,b\nhi\nhello, world,2\nlast,1,,\n")
+    assert batch("in.csv", "o.csv", "--prompt-field", "text") == 1
+    rows = read_csv(Path("o.csv").read_text())
+    assert [(row["input_text"], row["b"], bool(row["text"])) for row in rows] == [
+        ("hi", "", True), ("hello", " world", False), ("last", "1", True),
+    ]  # fmt: skip
+    assert "line 2: has 3 cells, and the first line names 2 columns: a cell with a comma" in rows[1]["error"]
 
 
 def test_a_prompt_is_made_of_columns() -> None:

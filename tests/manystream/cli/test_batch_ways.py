@@ -56,7 +56,9 @@ def test_a_deadline_is_a_span_a_time_of_day_or_a_date(given: str | None, expecte
     assert read_deadline(given, NOW) == expected
 
 
-@pytest.mark.parametrize("given", ["", "soon", "3", "25:00", "12:60", "3h foo", "2026-11-25T06:00", "-3h", "1e999d"])
+@pytest.mark.parametrize(
+    "given", ["", "soon", "3", "25:00", "12:60", "3h foo", "2026-11-25T06:00", "-3h", "1e999d", "999999999d"]
+)
 def test_a_deadline_that_is_none_is_refused(given: str) -> None:
     with pytest.raises(CommandError, match="--by"):
         read_deadline(given, NOW)
