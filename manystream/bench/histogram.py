@@ -91,6 +91,12 @@ def percentile(counts: Mapping[int, int], share: float) -> float | None:
     raise AssertionError("unreachable: ranks end with the total")
 
 
+def share_above(counts: Mapping[int, int], seconds: float) -> float:
+    """Return the share of the spans that are longer."""
+    longer = sum(count for bucket, count in counts.items() if seconds_of(bucket) > seconds)
+    return longer / max(sum(counts.values()), 1)
+
+
 def mean(counts: Mapping[int, int]) -> float | None:
     """Return the mean of the spans in seconds, or None if there are none."""
     total = sum(counts.values())

@@ -506,16 +506,18 @@ class Load:
         self._window = time.perf_counter()
         self.figures.opened_at = time.perf_counter_ns()
         self._meter.restart()
-        self._wire.delays, self._wire.merged = new_counts(), 0
+        self._wire.delays, self._wire.merged, self._wire.together = new_counts(), 0, 0
         self._simulator_before = self._simulator_seconds()
 
     def _close_windows(self) -> Result:
         """End the measured time, and return its result."""
         self.figures.close_windows()
         wire = self._wire
-        gaps, firsts = (sum(self.figures.all_of(name).values()) for name in ("itl", "ttft"))
-        merged = max(wire.merged / max(gaps, 1), wire.merged_first / max(firsts, 1))
-        client = self._meter.figures(wire.delays, merged, wire.all_retransmits())
+        itl, ttft = self.figures.all_of("itl"), self.figures.all_of("ttft")
+        gaps, firsts = max(sum(itl.values()), 1), max(sum(ttft.values()), 1)
+        client = self._meter.figures(wire.delays, wire.all_retransmits())
+        client.merged = max(wire.merged / gaps, wire.merged_first / firsts)
+        client.together, client.gap = wire.together / gaps, mean(itl) or 0.0
         statistics = self._engine.statistics()
         client.loop_lag = client.loop_lag or statistics.loop_lag
         before, after = self._simulator_before, self._simulator_seconds()

@@ -35,12 +35,13 @@ none for TCP."""
 _STAMP = struct.Struct("@ll")
 _STAMP_SPACE = socket.CMSG_SPACE(_STAMP.size) if hasattr(socket, "CMSG_SPACE") else 0
 
-MERGE_MICROSECONDS = 2000
-"""Events that are read together later than this after the arrival of the last one are merged: it is not known when the
-others arrived."""
+_TCP_INFO_BYTES, _TOTAL_RETRANSMITS, _DATA_SEGMENTS = 156, 100, 152
+"""The part of `struct tcp_info` that is read, and the places of `tcpi_total_retrans` and `tcpi_data_segs_in` in it
+(linux/tcp.h)."""
+_UNKNOWN_SEGMENTS = 1 << 30
 
-_TCP_INFO_BYTES, _TOTAL_RETRANSMITS = 104, 100
-"""The part of `struct tcp_info` that is read, and the place of `tcpi_total_retrans` in it (linux/tcp.h)."""
+LATE_MICROSECONDS = 2000
+"""A time that is unknown by more than this is wrong."""
 
 
 class Wire:
@@ -52,8 +53,11 @@ class Wire:
     arrived: when the latest bytes arrived, in nanoseconds of `time.perf_counter_ns`.
     delay: the time between the arrival of the latest bytes and their reading, in microseconds; 0 without stamps.
     delays: its histogram; empty without the kernel's stamps.
-    merged: the number of contents that were merged with the one before.
-    merged_first: the number of those that were the second of their stream.
+    together: the number of contents that one read returned together with the one before, and that came in another
+        segment, so that only the time of the last one is known. What came in one segment was sent together.
+    merged: the number of those whose times may be wrong by more than `LATE_MICROSECONDS`.
+    merged_first: the number of those that were the second of their stream, and were read late.
+    left: the segments of the latest read, after the first, that no content was counted for; None: not asked for yet.
     """
 
     def __init__(self, scheme: str = "http") -> None:
@@ -62,8 +66,11 @@ class Wire:
         self.arrived: int = 0
         self.delay: int = 0
         self.delays: Counts = new_counts()
+        self.together: int = 0
         self.merged: int = 0
         self.merged_first: int = 0
+        self.left: int | None = None
+        self._heads_apart = 0  # responses whose head came in a segment of its own, less the others
         self._open: weakref.WeakSet[NotingSocket] = weakref.WeakSet()
         self._closed_retransmits = 0
 
@@ -82,6 +89,32 @@ class Wire:
         self._open.add(noting)
         _let_stamp(noting)
         return noting
+
+    def read_first(self, sock: NotingSocket) -> None:
+        """Note whether the head of a response came in a segment of its own. Called at the first content."""
+        self.left = more = sock.more_segments()
+        if sock.first < sock.arrived:
+            self._heads_apart += 1
+            return
+        if self.delay <= LATE_MICROSECONDS:
+            self._heads_apart += 1 if more else -1
+        self.left -= self._heads_apart > 0
+
+    def read_together(self, gap: int, mean: int, *, second: bool) -> None:
+        """Count a content that the latest read returned after another one.
+
+        gap: microseconds between the contents of this read and those before; 0 if these are the first ones.
+        mean: the mean gap of the stream. If it is short, the last segment of a late read is never old.
+        second: it is the second content of its stream.
+        """
+        if self.left is None and self.socket is not None:
+            self.left = self.socket.more_segments()
+        if self.left is not None and self.left > 0:
+            self.left -= 1
+            is_late = self.delay > LATE_MICROSECONDS
+            self.together += 1
+            self.merged += is_late if not gap or mean > LATE_MICROSECONDS else gap > LATE_MICROSECONDS
+            self.merged_first += second and is_late
 
     def all_retransmits(self) -> int:
         """Return the number of segments that the kernel had to send again, on all sockets."""
@@ -123,7 +156,7 @@ class NotingSocket(socket.socket):
     arrived: when the latest bytes arrived.
     """
 
-    __slots__ = ("arrived", "first", "sent", "wire")
+    __slots__ = ("_reads", "_segments", "arrived", "first", "sent", "wire")
 
     wire: Wire
 
@@ -132,6 +165,7 @@ class NotingSocket(socket.socket):
         self.sent: int = 0
         self.first: int = 0
         self.arrived: int = 0
+        self._reads = self._segments = 0
 
     def send(self, data: bytes | memoryview, flags: int = 0) -> int:  # type: ignore[override]
         """Send bytes, and note the time."""
@@ -160,19 +194,30 @@ class NotingSocket(socket.socket):
         if not self.first:
             self.first = arrived
         self.arrived = wire.arrived = arrived
-        wire.delay = delay
-        wire.socket = self
+        wire.delay, wire.socket, wire.left = delay, self, None
+        self._reads += 1
         return data
+
+    def more_segments(self) -> int:
+        """Return how many segments arrived in addition to one for each read, since this was asked for last."""
+        segments = self._number(_DATA_SEGMENTS)
+        more = segments - self._segments - self._reads
+        self._segments, self._reads = segments, 0
+        return max(0, more) if segments or sys.platform != "linux" else _UNKNOWN_SEGMENTS
 
     def retransmits(self) -> int:
         """Return the number of segments that the kernel had to send again; 0 where it does not report it."""
+        return self._number(_TOTAL_RETRANSMITS)
+
+    def _number(self, place: int) -> int:
+        """Return a number of `struct tcp_info`; 0 where the kernel does not report it."""
         if sys.platform != "linux":
             return 0
         try:
             info = self.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
         except OSError:
             return 0
-        return int.from_bytes(info[_TOTAL_RETRANSMITS:_TCP_INFO_BYTES], sys.byteorder)
+        return int.from_bytes(info[place : place + 4], sys.byteorder)
 
     def close(self) -> None:
         """Close the socket, and count its retransmits."""
@@ -196,8 +241,8 @@ class CallRecord:
     events: the number of events so far.
     """
 
-    __slots__ = ("_due", "_figures", "_first", "_longest_gap", "_pieces", "_socket", "_thinking", "_wire", "begun",
-        "events", "last")  # fmt: skip
+    __slots__ = ("_due", "_figures", "_first", "_gap", "_longest_gap", "_pieces", "_socket", "_thinking", "_wire",
+        "begun", "events", "last")  # fmt: skip
 
     def __init__(self, figures: Figures, wire: Wire, begun: int, due: int | None = None) -> None:
         self._figures = figures
@@ -206,7 +251,7 @@ class CallRecord:
         self._socket: NotingSocket | None = None
         self._first = 0
         self._pieces = 0
-        self._longest_gap = 0
+        self._gap = self._longest_gap = 0
         self._thinking = False
         self.begun: int = begun
         self.last: int = 0
@@ -234,11 +279,13 @@ class CallRecord:
             gap = (now - self.last) // 1000
             shift = gap.bit_length() - 11
             figures.itl[gap if shift <= 0 else (shift << 10) + (gap >> shift)] += 1
-            if gap > self._longest_gap:
-                self._longest_gap = gap
-            elif not gap and self._wire.delay > MERGE_MICROSECONDS:
-                self._wire.merged += 1
-                self._wire.merged_first += self._pieces == 2
+            if now != self.last:
+                self._gap = gap
+                if gap > self._longest_gap:
+                    self._longest_gap = gap
+            else:
+                mean = (now - self._first) // (1000 * self._pieces)
+                self._wire.read_together(self._gap, mean, second=self._pieces == 2)
             if self._thinking and kind is not ThinkingDelta:
                 self._thinking = False
                 figures.count("ttfo", now - self.origin)
@@ -250,6 +297,7 @@ class CallRecord:
             figures.count("ttft", now - origin)
             if sock is not None:
                 figures.count("ttfb", sock.first - origin)
+                self._wire.read_first(sock)
         self.last = now
 
     def on_completion(self, completion: Completion) -> None:

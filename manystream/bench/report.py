@@ -156,7 +156,7 @@ def _figure(result: Result, name: str, valid: bool | None) -> JSONObject:
 
 
 def _client(client: ClientFigures, processes: int) -> JSONObject:
-    names = ("waited", "loop_lag", "merged", "retransmits", "descriptors", "descriptor_limit")
+    names = ("waited", "loop_lag", "merged", "together", "retransmits", "descriptors", "descriptor_limit")
     delays = (("loop_delay", client.loop_delays), ("read_delay", client.reads), ("start_delay", client.starts))
     return {
         "processes": processes,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from .histogram import Counts, merge, new_counts, percentile
+from .histogram import Counts, merge, new_counts, percentile, share_above
 
 FULL_CORE = 0.98
 """A client that uses at least this share of the time in which it has the core never waits: it is the bottleneck."""
@@ -22,10 +22,15 @@ BUSY_CORE = 0.9
 """A simulator that uses at least this share of a core is late itself."""
 SAFE_CORE = 0.75
 """The share of a core up to which a load is expected to be valid."""
-MERGED_SHARE = 0.005
-"""The largest share of the events that may be merged: half of what a 99th percentile leaves out. Events are merged if
-one read returned them together, and late. The kernel stamps segments that wait in a socket together with the time of
-the last, so the times of the others are not known. A late read of a single event has its right time."""
+LATE_SHARE, LATE = 0.005, 0.002
+"""The largest share of the events whose times may be unknown by more than so many seconds: half of what a 99th
+percentile leaves out. Times are unknown of events that were merged: one read returned them together, and the kernel
+stamps the segments that wait in a socket with the time of the last. A late read of a single event has its right time,
+and what came in one segment was sent together."""
+TOGETHER_SHARE, FAST = 0.25, (0.0001, 0.002)
+"""The largest share of the events that may be read together where the mean gap lies between these bounds, in seconds.
+There an error below `LATE` is as long as a gap, so that with more the median is wrong. Shorter gaps are of answers that
+were sent at once."""
 ADDED_BOUNDS = (0.0005, 0.005)
 """What a client may add to a time at the 50th and the 99th percentile, in seconds. Times of an open loop count from the
 due moment, so a late start adds to them."""
@@ -45,8 +50,10 @@ class ClientFigures:
     loop_delays: histogram of the time by which the loop was late for a regular alarm, also for those that it missed.
     reads: histogram of the time from the arrival of bytes to their reading; empty where the kernel does not stamp them.
     starts: histogram of the time from the moment at which a call of an open loop could start to its start.
-    merged: the share of the gaps, or of the first contents if it is larger, whose times are unknown because events were
-        merged.
+    merged: the share of the gaps, or of the first contents if it is larger, whose times may be unknown by more than
+        `LATE`, because events were merged.
+    together: the share of the gaps whose times are unknown at all.
+    gap: the mean of the gaps; 0 if there are none.
     retransmits: segments that were sent again; None where the system does not report it.
     descriptors: the most open descriptors; None where the system does not list them.
     descriptor_limit: how many this process may open; None where there is no limit.
@@ -60,6 +67,8 @@ class ClientFigures:
     reads: Counts = field(default_factory=new_counts)
     starts: Counts = field(default_factory=new_counts)
     merged: float = 0.0
+    together: float = 0.0
+    gap: float = 0.0
     retransmits: int | None = None
     descriptors: int | None = None
     descriptor_limit: int | None = None
@@ -126,9 +135,16 @@ def _busy(client: ClientFigures) -> str:
 
 
 def _merged(client: ClientFigures) -> str:
-    if client.merged <= MERGED_SHARE:
+    """An idle client, too, merges the events of a burst, and hardly changes their times. So it must have been late."""
+    late = min(client.merged, share_above(client.loop_delays, LATE))
+    if late > LATE_SHARE:
+        return f"the client read late, and {late:.1%} of the events together with others: their times are unknown"
+    fast = min(client.together, share_above(client.reads, client.gap / 2))
+    if fast <= TOGETHER_SHARE or not FAST[0] <= client.gap <= FAST[1]:
         return ""
-    return f"the client read late, and {client.merged:.1%} of the events together with others: their times are unknown"
+    return (
+        f"the client read {fast:.1%} of the events together with others, and {client.gap * 1000:.2f} ms lie between two"
+    )
 
 
 def _loop(client: ClientFigures) -> str:
@@ -196,6 +212,7 @@ def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
         total.cpu += client.cpu
         total.loop_lag = max(total.loop_lag, client.loop_lag)
         total.merged = max(total.merged, client.merged)
+        total.together = max(total.together, client.together)
         for name in ("loop_delays", "reads", "starts"):
             merge(getattr(total, name), getattr(client, name))
         for name in ("waited", "retransmits", "descriptors", "descriptor_limit"):
@@ -270,7 +287,7 @@ class Meter:
         if found is not None:
             self.descriptors = max(found, self.descriptors or 0)
 
-    def figures(self, reads: Counts, merged: float, retransmits: int | None) -> ClientFigures:
+    def figures(self, reads: Counts, retransmits: int | None) -> ClientFigures:
         """Return what was used since `restart`."""
         waited = waited_seconds()
         return ClientFigures(
@@ -281,7 +298,6 @@ class Meter:
             loop_delays=self.loop_delays,
             reads=reads,
             starts=self.starts,
-            merged=merged,
             retransmits=retransmits if sys.platform == "linux" else None,
             descriptors=self.descriptors,
             descriptor_limit=descriptor_limit(),

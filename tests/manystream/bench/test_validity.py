@@ -37,9 +37,18 @@ from tests.support.bench_results import QUIET, client
           "other processes kept the client from its core for 50% of the time")),
         (client(cpu=4.8, waited=5.0), QUIET, ()),
         (client(reads=0.135), QUIET, ()),
-        (client(merged=0.005), QUIET, ()),
-        (client(merged=0.031), QUIET,
+        (client(merged=0.005, loops=[0.003]), QUIET, ()),
+        (client(merged=0.031, loops=[0.003]), QUIET,
          ("the client read late, and 3.1% of the events together with others: their times are unknown",)),
+        (client(merged=0.75, loops=[0.0001] * 199 + [0.003]), QUIET, ()),  # bursts of the server, in several segments
+        (client(merged=0.75, loops=[0.0001] * 98 + [0.003] * 2), QUIET,
+         ("the client read late, and 2.0% of the events together with others: their times are unknown",)),
+        (client(together=0.25, gap=0.0005, reads=0.0003), QUIET, ()),
+        (client(together=0.4, gap=0.0005, reads=0.0002), QUIET, ()),  # late by less than half a gap
+        (client(together=0.4, gap=0.0005, reads=0.0003), QUIET,
+         ("the client read 40.0% of the events together with others, and 0.50 ms lie between two",)),
+        (client(together=0.75, gap=0.0021, reads=0.003), QUIET, ()),
+        (client(together=0.75, gap=0.00005, reads=0.003), QUIET, ()),  # sent at once
         (client(starts=[0.0004] * 90 + [0.0049] * 10), QUIET, ()),
         (client(starts=[0.0004] * 90 + [0.006] * 10, waited=2.0), QUIET,
          ("the client started calls 0.4 ms (p50) and 6.0 ms (p99) late",
@@ -85,8 +94,8 @@ def test_one_process_of_several_is_enough_to_be_invalid() -> None:
         (client(cpu=7.5), 100.0),
         (client(cpu=9.0), 100.0),
         (client(cpu=10.0), 75.0),
-        (client(cpu=5.0, merged=0.05), 75.0),
-        (client(cpu=1.0, merged=0.05), None),
+        (client(cpu=5.0, merged=0.05, loops=[0.003]), 75.0),
+        (client(cpu=1.0, merged=0.05, loops=[0.003]), None),
         (client(cpu=0.0), None),
     ],
 )
@@ -150,10 +159,14 @@ def test_a_simulator_leaves_the_only_core_of_its_client(
 
 def test_processes_are_combined() -> None:
     total = combined(
-        [client(9.0, 4.0, waited=1.0, descriptors=5, merged=0.1), client(10.0, 5.0, loop_lag=0.2, retransmits=3)]
+        [
+            client(9.0, 4.0, waited=1.0, descriptors=5, merged=0.1),
+            client(10.0, 5.0, loop_lag=0.2, retransmits=3, together=0.2),
+        ]
     )
     assert (total.seconds, total.cpu, total.waited, total.loop_lag) == (10.0, 9.0, 1.0, 0.2)
-    assert (total.descriptors, total.descriptor_limit, total.retransmits, total.merged) == (5, None, 3, 0.1)
+    assert (total.descriptors, total.descriptor_limit, total.retransmits) == (5, None, 3)
+    assert (total.merged, total.together) == (0.1, 0.2)
     assert (sum(total.reads.values()), sum(total.starts.values())) == (200, 2)
 
 
@@ -176,7 +189,7 @@ def test_a_meter_measures_since_its_restart() -> None:
     meter.loop_lag = 5.0
     time.thread_time()
     meter.restart()
-    found = meter.figures(new_counts(), 0.0, 3)
+    found = meter.figures(new_counts(), 3)
     assert (found.loop_lag, found.starts) == (0.0, {})
     assert found.cpu >= 0
     assert found.retransmits == (3 if sys.platform == "linux" else None)
@@ -228,6 +241,27 @@ async def test_bytes_that_are_read_late_have_the_moment_of_their_arrival() -> No
                 break
         assert sock.arrived < read
         assert percentile(wire.delays, 0.5) is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report segments")
+async def test_segments_that_one_read_returned_together_are_counted() -> None:
+    wire = Wire()
+    sock, peer = await connected(wire)
+    with sock, peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        found: list[int] = []
+        for sends in (["a"], ["a", "b", "c"], ["abc"], ["a", "b"]):
+            for data in sends:
+                peer.send(data.encode())
+            await trio.lowlevel.wait_readable(sock)
+            assert sock.recv(100).decode() == "".join(sends)
+            found.append(sock.more_segments())
+        assert found == [0, 2, 0, 1]
+        for _ in range(3):
+            peer.send(b"a")
+            await trio.lowlevel.wait_readable(sock)
+            sock.recv(100)
+        assert sock.more_segments() == 0, "one for each read"
 
 
 async def test_without_stamps_the_moment_of_reading_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

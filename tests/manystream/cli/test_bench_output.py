@@ -453,7 +453,7 @@ def test_a_search_stops_at_the_limit_of_the_client() -> None:
 
 
 def test_a_run_that_other_processes_disturb_is_repeated() -> None:
-    disturbed = at(1.0, 0.0, clients=[client(merged=0.1)])
+    disturbed = at(1.0, 0.0, clients=[client(merged=0.1, loops=[0.003])])
     left = [disturbed, at(1.0, 1.0), disturbed, disturbed, disturbed]
     search = Search(0.95)
     search.run(lambda *_: left.pop(0) if left else at(1.0, 0.0), 1.0, None)
