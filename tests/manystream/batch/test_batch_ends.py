@@ -231,7 +231,7 @@ async def test_a_line_that_cannot_be_started_is_invalid(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-async def test_a_call_that_ends_after_its_start_was_interrupted_is_ignored(tmp_path: Path) -> None:
+async def test_a_call_whose_start_was_interrupted_is_ignored(tmp_path: Path) -> None:
     class Interrupted(ScriptedEngine):
         def start_request(self, request: ms.Request, on_completion: Callable[[Completion], None]) -> object:
             super().start_request(request, on_completion)

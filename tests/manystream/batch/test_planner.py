@@ -36,7 +36,7 @@ def planner(*ways: Way, deadline: float | None) -> Planner:
         ((UNSTOPPABLE, LIVE), 9 * HOUR, 1000, {"batch": 1000}),
     ],
 )
-def test_unsent_lines_go_the_cheapest_way_that_can_keep_the_deadline(
+def test_unsent_lines_go_the_cheapest_way_that_is_in_time(
     ways: tuple[Way, ...], deadline: float | None, lines: int, expected: dict[str, int]
 ) -> None:
     decision = planner(*ways, deadline=deadline).decide(0.0, unsent=lines, live=0, under_way=())
@@ -44,7 +44,7 @@ def test_unsent_lines_go_the_cheapest_way_that_can_keep_the_deadline(
     assert not decision.move
 
 
-def test_lines_that_live_calls_cannot_do_in_time_go_the_cheapest_way() -> None:
+def test_lines_beyond_what_live_calls_can_do_go_the_cheapest_way() -> None:
     decision = planner(BATCH, LIVE, deadline=HOUR).decide(0.0, unsent=100_000, live=0, under_way=())
     assert not decision.in_time
     assert sum(decision.send.values()) == 100_000
@@ -52,7 +52,7 @@ def test_lines_that_live_calls_cannot_do_in_time_go_the_cheapest_way() -> None:
     assert decision.look <= 60.0  # the rate of live calls is known better by then
 
 
-def test_a_batch_is_cancelled_at_the_last_moment_at_which_its_lines_can_go_live() -> None:
+def test_a_batch_is_cancelled_while_its_lines_can_still_go_live() -> None:
     plan = planner(BATCH, LIVE, deadline=6 * HOUR)
     batch = UnderWay("b1", "batch", 1000, since=0.0)
     first = plan.decide(10.0, unsent=0, live=0, under_way=[batch])
@@ -72,7 +72,7 @@ def test_what_is_answered_by_now_lets_a_batch_wait_longer() -> None:
     assert looks == sorted(set(looks))
 
 
-def test_the_batch_that_waits_longest_is_cancelled_last_and_the_others_one_by_one() -> None:
+def test_batches_are_cancelled_one_by_one_the_oldest_last() -> None:
     plan = planner(BATCH, LIVE, deadline=6 * HOUR)
     batches = [UnderWay("late", "batch", 30_000, since=5 * HOUR), UnderWay("early", "batch", 30_000, since=0.0)]
     now = 6 * HOUR - MARGIN - 600 - plan.live_seconds(60_000)
@@ -87,7 +87,7 @@ def test_the_batch_that_waits_longest_is_cancelled_last_and_the_others_one_by_on
     assert later.look == 6 * HOUR - MARGIN - 600 - plan.live_seconds(30_000)
 
 
-def test_what_waits_for_room_among_live_calls_is_looked_at_again_at_once() -> None:
+def test_what_waits_for_room_among_live_calls_is_looked_at_soon() -> None:
     plan = planner(BATCH, WINDOW, LIVE, deadline=HOUR)
     plan.observe_live(10.0, 20.0)
     window = UnderWay("w1", "window", 100, since=0.0)
@@ -112,7 +112,7 @@ def test_a_slower_live_rate_than_expected_moves_the_last_moment() -> None:
     assert plan.decide(0.0, unsent=0, live=0, under_way=[batch]).look < before
 
 
-def test_a_batch_that_waits_moves_to_a_window_where_that_is_expected_to_be_cheaper() -> None:
+def test_a_batch_moves_to_a_window_that_should_be_cheaper() -> None:
     plan = planner(BATCH, WINDOW, LIVE, deadline=10 * HOUR)
     for _ in range(20):
         plan.observe("batch", 30 * HOUR)  # the queue is far longer than the prior
@@ -153,7 +153,7 @@ def test_a_look_is_always_in_the_future() -> None:
         assert decision.look > now
 
 
-def test_a_batch_that_live_calls_cannot_replace_in_time_is_not_cancelled() -> None:
+def test_a_batch_that_live_calls_cannot_replace_goes_on() -> None:
     plan = planner(BATCH, LIVE, deadline=HOUR)
     batch = UnderWay("b1", "batch", 50_000, since=0.0)
     assert plan.decide(0.9 * HOUR, unsent=0, live=0, under_way=[batch]).move == {}
@@ -171,7 +171,7 @@ def test_lines_are_not_split_while_live_calls_may_do_them_all() -> None:
     assert plan.decide(60.0, unsent=33_000, live=0, under_way=()).send["batch"] > 10_000
 
 
-def test_ten_models_of_queues_miss_no_deadline_that_live_calls_keep_and_cost_little_more_than_an_oracle_pays() -> None:
+def test_ten_models_of_queues_miss_no_deadline_at_a_low_price() -> None:
     totals = batch_deadlines.measure(1000, seed=2)
     assert len(totals) == 10
     assert sum(total.kept for total in totals.values()) > 900

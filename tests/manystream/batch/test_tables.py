@@ -51,7 +51,7 @@ def write_parquet(path: str, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-def test_the_columns_of_a_parquet_file_keep_their_types_and_their_order() -> None:
+def test_columns_of_parquet_keep_their_types_and_their_order() -> None:
     noon = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
     rows: list[dict[str, Any]] = [
         {"text": f"simulate: events=3 seed={n}" if n != 1 else None, "n": n, "when": noon, "price": Decimal("1.25"),
@@ -135,7 +135,7 @@ def test_a_table_of_our_form_has_options_as_columns() -> None:
     assert (second["usage"]["total_tokens"], second["topic"], second["error"]) == (25, None, None)
 
 
-def test_json_lines_have_the_columns_of_a_row_under_names_that_no_answer_has() -> None:
+def test_columns_of_json_lines_have_names_that_no_answer_has() -> None:
     Path("in.csv").write_text("text,seconds,topic,prompt\nhi,5,sea,p\n")
     assert batch("in.csv", "out.jsonl", "--prompt-field", "text") == 0
     row = json.loads(Path("out.jsonl").read_text())

@@ -188,9 +188,7 @@ def expected(count: int = 5) -> dict[str, str]:
     return {f"q{n}": f"TEXT {n}" for n in range(count)}
 
 
-async def test_lines_go_into_a_batch_and_their_answers_are_those_of_the_live_way(
-    tmp_path: Path, autojump_clock: Clock
-) -> None:
+async def test_lines_in_a_batch_have_the_answers_of_the_live_way(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
     batch = await run(server, tmp_path)
     assert texts(tmp_path) == expected()
@@ -219,9 +217,7 @@ async def test_what_is_unanswered_goes_live_before_the_deadline(tmp_path: Path, 
     assert batch.counters.missed == 0
 
 
-async def test_lines_go_live_at_once_where_a_batch_could_not_be_left_in_time(
-    tmp_path: Path, autojump_clock: Clock
-) -> None:
+async def test_lines_go_live_where_a_batch_could_not_be_left_in_time(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
     await run(server, tmp_path, by=300.0)
     assert len(server.live) == 5
@@ -367,7 +363,7 @@ async def test_one_bad_answer_to_a_cancellation_misses_no_deadline(
     ("a page", "results", "what is sent as its results has none"),
     ("a key that is unknown", "results", "HTTP 401"),
 ])  # fmt: skip
-async def test_a_bad_answer_that_stays_ends_the_run_and_nothing_is_lost(
+async def test_a_bad_answer_that_stays_ends_the_run_and_loses_nothing(
     bad: str, kind: str, error: str, tmp_path: Path, autojump_clock: Clock
 ) -> None:
     server = Server(refuse=first_of(BAD_ANSWERS[bad], kind, times=math.inf))
@@ -389,9 +385,7 @@ LISTS: dict[str, tuple[int, bytes, str]] = {
 
 
 @pytest.mark.parametrize("kind", LISTS)
-async def test_a_batch_that_may_exist_and_cannot_be_found_is_not_made_again(
-    kind: str, tmp_path: Path, autojump_clock: Clock
-) -> None:
+async def test_a_batch_that_may_exist_is_not_made_again(kind: str, tmp_path: Path, autojump_clock: Clock) -> None:
     """The answer to its creation is lost. Once the list can be read, the next run finds it."""
     status, body, error = LISTS[kind]
     lost, listed = first_of((0, b""), "creation"), first_of((status, body), "list", times=math.inf)
@@ -485,7 +479,7 @@ RESULTS: dict[str, tuple[dict[str, Any], int, int]] = {
 
 
 @pytest.mark.parametrize("kind", RESULTS)
-async def test_a_line_that_the_batch_did_not_answer_goes_live_or_has_its_reason(
+async def test_a_line_without_an_answer_goes_live_or_has_its_reason(
     kind: str, tmp_path: Path, autojump_clock: Clock
 ) -> None:
     result, live, failed = RESULTS[kind]
@@ -525,7 +519,7 @@ async def test_a_result_that_cannot_be_read_is_not_paid_for_twice(
     assert "malformed" in str(failed["error"])
 
 
-async def test_a_batch_that_fails_for_one_line_is_made_again_without_it(tmp_path: Path, autojump_clock: Clock) -> None:
+async def test_a_batch_that_fails_for_a_line_is_made_again_without_it(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
 
     def fail_first(method: str, path: str, body: bytes) -> None:
@@ -639,7 +633,7 @@ async def test_nothing_is_submitted_twice_wherever_a_run_was_killed(
 
 
 @pytest.mark.parametrize("hours", [-40, 40])
-async def test_a_batch_is_found_again_although_the_clock_was_wrong_when_it_was_sent(
+async def test_a_batch_is_found_although_the_clock_was_wrong(
     hours: float, tmp_path: Path, autojump_clock: Clock
 ) -> None:
     server = Server()
@@ -655,9 +649,7 @@ async def test_a_batch_is_found_again_although_the_clock_was_wrong_when_it_was_s
     assert trio.current_time() - began < HOUR
 
 
-async def test_a_batch_that_is_not_there_ends_the_run_and_says_what_to_do(
-    tmp_path: Path, autojump_clock: Clock
-) -> None:
+async def test_a_batch_that_is_gone_ends_the_run_and_says_what_to_do(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
     await killed(server, tmp_path, lambda: bool(server.batches))
     server.refuse = lambda method, path, body: (
@@ -812,7 +804,7 @@ many answers are created in both runs."""
 
 @pytest.mark.parametrize("via", ["window", None])
 @pytest.mark.parametrize("step", WINDOW_KILLS)
-async def test_the_next_run_reads_the_answers_that_a_killed_run_has_in_windows(
+async def test_the_next_run_reads_what_a_killed_run_has_in_windows(
     step: str, via: str | None, tmp_path: Path, autojump_clock: Clock
 ) -> None:
     answered, tokens, meanwhile, created = WINDOW_KILLS[step]
@@ -865,9 +857,7 @@ async def test_a_finished_command_does_nothing_when_it_is_given_again(tmp_path: 
     assert len(server.since) == 5
 
 
-async def test_ctrl_c_cancels_what_is_in_a_window_and_the_next_run_sends_it_again(
-    tmp_path: Path, autojump_clock: Clock
-) -> None:
+async def test_ctrl_c_cancels_windows_and_the_next_run_sends_again(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Windows()
     await killed(server, tmp_path, lambda: named(tmp_path) == 5, via="window")
     assert list(server.ended.values()) == ["cancelled"] * 5
@@ -949,7 +939,7 @@ async def test_every_interface_answers_as_the_live_way(interface: str, tmp_path:
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-async def test_lines_that_only_go_live_do_not_wait_for_the_end_of_the_input(
+async def test_live_lines_do_not_wait_for_the_end_of_the_input(
     tmp_path: Path, autojump_clock: Clock, is_cut: bool
 ) -> None:
     server, seen = Server(), list[str]()

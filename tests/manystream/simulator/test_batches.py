@@ -85,7 +85,7 @@ def results(client: openai.OpenAI, id: str | None) -> Iterator[dict[str, object]
         yield json.loads(line)
 
 
-def test_openais_batch_goes_through_its_states_and_answers_as_live() -> None:
+def test_openais_batch_has_states_and_the_live_answers() -> None:
     sim = world("100")
     client = openai_client(sim)
     batch = submitted(client, jsonl(10))
@@ -110,7 +110,7 @@ def test_openais_batch_goes_through_its_states_and_answers_as_live() -> None:
         assert got[f"line-{n}"]["response"]["body"] == json.loads(live.text)  # type: ignore[index]
 
 
-def test_a_cancelled_batch_keeps_what_it_has_and_answers_a_little_longer() -> None:
+def test_a_cancelled_batch_answers_a_little_longer() -> None:
     sim = world("100")
     client = openai_client(sim)
     batch = submitted(client, jsonl(100))
@@ -216,7 +216,7 @@ def test_a_key_has_so_many_lines_in_batches_and_no_more() -> None:
     assert [batch.status for batch in client.batches.list()] == ["in_progress", "failed", "completed"]
 
 
-def test_a_request_waits_for_a_few_lines_and_the_loop_answers_the_rest() -> None:
+def test_a_request_answers_a_few_lines_and_the_loop_the_rest() -> None:
     sim = world("100")
     client = openai_client(sim)
     batch = submitted(client, jsonl(1000))
@@ -343,7 +343,7 @@ def test_openrouters_batch_has_its_results_inline() -> None:
     assert asked(sim, "POST", "/api/v1/batches", {"requests": requests, **body, "endpoint": "/v1/x"})[0] == 400
 
 
-def test_the_page_of_batches_counts_what_was_submitted_and_charged() -> None:
+def test_the_page_of_batches_counts_what_was_charged() -> None:
     sim = world("100 errors=0.5")
     client = openai_client(sim)
     submitted(client, jsonl(10))
@@ -433,7 +433,7 @@ def messages(count: int, **more: Any) -> list[Any]:
     ]
 
 
-def test_anthropics_batch_goes_through_its_states_and_answers_as_live() -> None:
+def test_anthropics_batch_has_states_and_the_live_answers() -> None:
     sim = world("100")
     client = anthropic_client(sim)
     batch = client.messages.batches.create(requests=messages(4))
@@ -538,7 +538,7 @@ def inlined(count: int) -> list[Any]:
     ]
 
 
-def test_geminis_inline_batch_goes_through_its_states_and_answers_as_live() -> None:
+def test_geminis_inline_batch_has_states_and_the_live_answers() -> None:
     sim = world("100")
     client = gemini_client(sim)
     batch = client.batches.create(model="sim-text", src=inlined(4), config={"display_name": "run 1"})

@@ -225,7 +225,7 @@ def test_an_interaction_continues_with_the_tools_result(client: genai.Client, ke
 
 
 @pytest.mark.parametrize("place", range(0, 27, 2))
-def test_an_interaction_is_read_again_from_the_last_event_that_has_an_id(client: genai.Client, place: int) -> None:
+def test_an_interaction_is_read_again_from_its_last_event_id(client: genai.Client, place: int) -> None:
     asked: dict[str, Any] = {"model": "sim-mixed", "input": QUESTION, "background": True, "stream": True}
     stream = client.interactions.create(**asked, extra_headers={HEADER: f"events=8,truncate={place}"})
     events = list(stream)
@@ -243,7 +243,7 @@ def test_an_interaction_is_read_again_from_the_last_event_that_has_an_id(client:
     assert joined(every, "text") == whole.output_text
 
 
-def test_an_interaction_that_was_created_unstreamed_is_streamed_by_its_id(client: genai.Client) -> None:
+def test_an_unstreamed_interaction_is_streamed_by_its_id(client: genai.Client) -> None:
     created = client.interactions.create(model="sim-mixed", input=QUESTION, background=True, extra_headers=DIRECTIVE)
     events = list(client.interactions.get(created.id or "", stream=True))
     assert joined(events, "text") == client.interactions.get(created.id or "").output_text
@@ -252,7 +252,7 @@ def test_an_interaction_that_was_created_unstreamed_is_streamed_by_its_id(client
         client.interactions.get(foreground.id or "", stream=True)
 
 
-def test_an_interaction_in_the_background_is_polled_cancelled_and_deleted(client: genai.Client) -> None:
+def test_a_background_interaction_is_polled_and_deleted(client: genai.Client) -> None:
     more = {HEADER: "delay=1000"}
     waiting = client.interactions.create(model="sim-text", input="Hi.", background=True, extra_headers=more)
     id = waiting.id or ""

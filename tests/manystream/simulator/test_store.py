@@ -87,7 +87,7 @@ def test_an_answer_is_queued_then_written_then_complete() -> None:
     assert value(world.ask(path, method="GET"))["output"]
 
 
-def test_the_response_to_the_creation_says_that_the_answer_is_queued() -> None:
+def test_the_response_to_the_creation_is_a_queued_answer() -> None:
     assert value(World().ask(RESPONSES, ASKED))["status"] == "queued"
 
 
@@ -112,7 +112,7 @@ def test_a_stream_goes_on_after_the_event_that_the_reader_has(read: int, now: fl
     assert sent[len(sent) - len(due) :] == pytest.approx(due), "what is written comes at once, the rest at its time"
 
 
-def test_the_opening_of_a_stream_is_sent_while_the_answer_is_queued() -> None:
+def test_a_queued_answer_has_the_opening_of_its_stream() -> None:
     world = World(directive="events=2")
     program = world.ask(RESPONSES, {**ASKED, "stream": True}, directive="delay=5,rate=10")
     assert moments(program, 0.0)[:4] == pytest.approx([0.0, 0.0, 5.0, 5.1])
@@ -201,7 +201,7 @@ def test_the_oldest_answers_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> No
     assert [status(world.ask(path, method="GET")) for path in paths] == [404, 200, 200]
 
 
-def test_an_answer_in_the_foreground_is_kept_unless_the_request_forbids_it() -> None:
+def test_a_foreground_answer_is_kept_unless_that_is_forbidden() -> None:
     world = World(directive="events=2")
     asked = {"model": "gpt-5.4", "input": "Name a river."}
     first = value(world.ask(RESPONSES, asked))
