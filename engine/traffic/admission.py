@@ -148,10 +148,15 @@ class Admission(AdmissionControl, WaitingCall):
         return self._candidate.target
 
     @property
+    def _queued(self) -> Candidate:
+        """The candidate that waits in a queue, if one does."""
+        return self._candidate
+
+    @property
     def waiting_for(self) -> str:
         if self.spending is not None and self.spending.waiting_for:
             return self.spending.waiting_for
-        candidate = self._candidate
+        candidate = self._queued
         return candidate.limiter.state.waiting_for(candidate, self._now)
 
     def waited(self, seconds: float) -> dict[str, float]:

@@ -180,6 +180,11 @@ class Routed(Admission):
         return "" if self._latest is None else self._latest.target
 
     @property
+    def _queued(self) -> Candidate:
+        waiting, latest = self._waiting, self._candidate
+        return latest if latest in waiting or not waiting else waiting[0]
+
+    @property
     def waiting_for(self) -> str:
         if self._waiting:
             return super().waiting_for

@@ -1,6 +1,7 @@
 """Calls on routes and with several keys: each attempt with its times, each wait with its reason, each final error."""
 
 import logging
+from typing import Any
 
 import pytest
 import trio
@@ -125,6 +126,23 @@ async def test_a_parked_call_says_what_it_waits_for(autojump_clock: MockClock) -
     assert message(failed) == (
         "queue timeout: the call was not sent within 1 s (waiting for a target of fast to be used again)"
     )
+
+
+@pytest.mark.parametrize("balance", ["order", "weighted", "fastest"])
+async def test_the_target_that_is_left_to_wait_for_is_named(balance: Any, autojump_clock: MockClock) -> None:
+    """The call waits at one target for two seconds at most, and at the other one without a limit."""
+    one, two = Server("one", seconds=9), Server("two", seconds=9)
+    route = ms.Route("fast", [ms.Target("one/m", timeouts=ms.Timeouts(queue=2)), "two/m"], balance=balance)
+    rates = {"one": ms.RateLimit(concurrent=1), "two": ms.RateLimit(concurrent=1)}
+    async with open_targets(one, two, route=route, rates=rates, retry=ONCE) as engine:
+        busy = [engine.start_stream(ask(f"{name}/m")) for name in ("one", "two")]
+        await trio.sleep(1)
+        call = engine.start_stream(ask())
+        assert call.waiting_for == "one of 1 calls of one to end, 0 ahead"
+        await trio.sleep(3)
+        assert call.waiting_for == "one of 1 calls of two to end, 0 ahead"
+        assert (await call.wait()).success
+        assert [(await each.wait()).success for each in busy] == [True, True]
 
 
 async def test_two_waits_of_a_call_are_counted_apart(autojump_clock: MockClock) -> None:
