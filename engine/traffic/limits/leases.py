@@ -149,7 +149,8 @@ class Keeper:
         self._line: dict[str, None] = {}
         """holders that wait for their turn, the first one first"""
         self.hungry: dict[str, None] = {}
-        self._limit = self._whole(limit)
+        steps = limit * PARTS / self._step * (1 + 1e-6) if self._step > 1 else limit * PARTS
+        self._limit = math.floor(steps) * self._step
         self._epoch = epoch
         self._is_fresh = not recovers
         self._grants_from = now + LEASE_SECONDS if recovers else now
@@ -178,18 +179,6 @@ class Keeper:
     def granted(self) -> float:
         """The sum of the rates that holders may be using, at the time of the last request."""
         return self._granted / PARTS
-
-    def change_limit(self, limit: float) -> None:
-        """Change the limit. A lower one is kept when the holders have reported lower rates, or after one lease."""
-        self._limit = self._whole(limit)
-
-    def _whole(self, limit: float) -> int:
-        """Return a limit in parts, as a multiple of the step."""
-        return (
-            math.floor(limit * PARTS / self._step * (1 + 1e-6)) * self._step
-            if self._step > 1
-            else math.floor(limit * PARTS)
-        )
 
     def grant(self, request: LeaseRequest, now: float) -> Lease:
         """Return a new lease for a holder. Its rate is 0 while others use the whole limit."""

@@ -99,7 +99,7 @@ def test_a_holder_counts_from_asking_a_keeper_from_granting() -> None:
 def test_a_lease_too_late_or_out_of_order_is_ignored() -> None:
     keeper, holder = Keeper(100, 0.0), holder_of("a", 0.0)
     old, new = (keeper.grant(holder.ask(wanted, 0.0), 0.0) for wanted in (ALL, ALL))
-    keeper.change_limit(50)
+    renew(keeper, holder_of("b", 0.0), 0.5)
     reduced = keeper.grant(holder.ask(ALL, 1.0), 1.0)
     holder.receive(reduced, 1.0)
     holder.receive(old, 1.1)
@@ -168,11 +168,11 @@ def test_the_number_of_an_older_keeper_s_lease_confirms_nothing() -> None:
 def test_the_end_of_a_lease_leaves_a_later_one_counted() -> None:
     keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
-    keeper.change_limit(60)
-    renew(keeper, first, 0.5)
-    assert renew(keeper, second, LEASE_SECONDS + 0.4) == 0
+    renew(keeper, second, 0.1, 40.0)
+    renew(keeper, first, 0.5, 60.0)
+    assert renew(keeper, second, LEASE_SECONDS + 0.4) == 40, "of a share of 62"
     assert first.rate(LEASE_SECONDS + 0.4) == 60
-    assert renew(keeper, second, LEASE_SECONDS + 0.5) == 60
+    assert renew(keeper, second, LEASE_SECONDS + 0.5) == 100
 
 
 def test_a_change_of_the_rate_gives_and_forgives_nothing() -> None:
@@ -250,8 +250,13 @@ def test_holders_that_want_too_much_divide_the_limit() -> None:
             keeper.grant(request("b", now, 2 * now, 300.0), now).rate,
         ]
     assert rates == [33.333333, 66.666666]
-    keeper.change_limit(30)
-    assert keeper.grant(request("c", 3.5), 3.5).rate == 0, "the others use more than the whole limit"
+
+
+def test_nothing_is_given_while_others_use_more_than_the_whole_limit() -> None:
+    keeper = Keeper(30, 0.0, epoch=2, recovers=True)
+    for holder in "ab":
+        assert keeper.grant(LeaseRequest(holder, 0.5, LeaseNumber(1, 1), 40.0, ALL), 0.5).rate == 40
+    assert keeper.grant(request("c", LEASE_SECONDS), LEASE_SECONDS).rate == 0
 
 
 def test_a_holder_that_has_ended_wants_nothing() -> None:
