@@ -226,15 +226,20 @@ class TenantLine:
         tokens = permit.input_tokens + self.excess.value
         return tokens if tokens > 1.0 else 1.0
 
-    def append(self, permit: Permit) -> None:
-        """Add a call at the end of the line."""
-        permit.number = 0 if self.last is None else self.last.number + 1
-        self._link(self.last, permit, None)
-
-    def prepend(self, permit: Permit) -> None:
-        """Add a call at the head of the line."""
-        permit.number = 0 if self.first is None else self.first.number - 1
-        self._link(None, permit, self.first)
+    def add(self, permit: Permit, *, at_head: bool) -> None:
+        """Add a call at the end of the line. `at_head`: at the beginning."""
+        before, after = (None, self.first) if at_head else (self.last, None)
+        if before is None:
+            self.first = permit
+        else:
+            before.after = permit
+        if after is None:
+            self.last = permit
+        else:
+            after.before = permit
+        permit.number = before.number + 1 if before is not None else after.number - 1 if after is not None else 0
+        permit.line, permit.before, permit.after = self, before, after
+        self._count(1, permit)
 
     def unlink(self, permit: Permit) -> None:
         """Remove a call from the line, wherever it is."""
@@ -249,18 +254,6 @@ class TenantLine:
             after.before = before
         permit.before = permit.after = permit.line = None
         self._count(-1, permit)
-
-    def _link(self, before: Permit | None, permit: Permit, after: Permit | None) -> None:
-        permit.line, permit.before, permit.after = self, before, after
-        if before is None:
-            self.first = permit
-        else:
-            before.after = permit
-        if after is None:
-            self.last = permit
-        else:
-            after.before = permit
-        self._count(1, permit)
 
     def _count(self, sign: int, permit: Permit) -> None:
         self.length += sign
@@ -307,10 +300,7 @@ class TenantClass:
         if line is None:
             line = self._arrive(permit.tenant)
         before = line.backlog
-        if at_head:
-            line.prepend(permit)
-        else:
-            line.append(permit)
+        line.add(permit, at_head=at_head)
         self._moved(line, before, 1)
 
     def remove(self, permit: Permit) -> None:

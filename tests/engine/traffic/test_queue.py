@@ -220,10 +220,10 @@ def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
     line = TenantLine("a")
     assert (line.name, line.service, line.backlog, line.length, line.version, line.octave) == ("a", 0, 0, 0, 0, 0)
     one, two, three, four = (Permit(tokens, 0) for tokens in (10, 20, 30, 40))
-    line.append(two)
-    line.append(three)
-    line.prepend(one)
-    line.append(four)
+    line.add(two, at_head=False)
+    line.add(three, at_head=False)
+    line.add(one, at_head=True)
+    line.add(four, at_head=False)
     assert [ticket.number for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
     assert (line.first, line.last, line.length, line.backlog) == (one, four, 4, 100)
     assert [(ticket.before, ticket.after) for ticket in (one, two, three, four)] == [
@@ -239,7 +239,7 @@ def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
     line.backlog += 1e-12  # what rounding leaves
     line.unlink(three)
     assert (line.first, line.last, line.length, line.backlog) == (None, None, 0, 0)
-    line.prepend(one)
+    line.add(one, at_head=True)
     assert (one.number, line.first, line.last) == (0, one, one)
 
 
