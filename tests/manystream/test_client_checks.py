@@ -160,8 +160,6 @@ def test_which_failure_an_error_of_the_transport_is(phase: Phase, how: str) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"limits": 3}, "limits must be a manystream.PoolLimits, not int"),
-        ({"tls": "x"}, "tls must be a manystream.TLSConfig, not str"),
         ({"proxy": 3}, "proxy must be a URL as text, not int"),
         ({"proxy": ms.PoolLimits()}, "proxy must be a URL as text, not manystream.PoolLimits"),
         ({"colour": 3}, "Transport has no option 'colour'"),
@@ -195,12 +193,6 @@ async def words_of(use: Callable[[], Awaitable[object]]) -> str:
 
 async def ask(core: ClientTransport) -> object:
     return await core.send(b"GET", ("http", b"127.0.0.1", 9, b"/"), [], b"", {})
-
-
-async def test_a_closed_transport_says_so() -> None:
-    core = ClientTransport(None, None, None, False, {})
-    await core.close()
-    assert await words_of(lambda: ask(core)) == "this transport is closed: create a client with a new Transport()"
 
 
 def test_a_transport_of_another_event_loop_says_so() -> None:

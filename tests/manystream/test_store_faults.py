@@ -17,8 +17,6 @@ from manystream.store import StoreError, _in_transaction
 from tests.support.disk import room
 from tests.support.waiting import LONGEST
 
-"""The longest time, in seconds, that a test waits for another process."""
-
 MESSAGES = [ms.Message.user("one"), ms.Message.assistant([ms.Text("two"), ms.ToolCall("t", "f", "{}")])]
 
 
