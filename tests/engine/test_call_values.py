@@ -150,7 +150,7 @@ def test_the_default_limits() -> None:
 
 
 @pytest.mark.parametrize("limit", [200_000, 10])
-def test_the_size_of_an_answer_is_checked_once_per_64_kib_and_at_its_limit(limit: int) -> None:
+def test_the_size_of_an_answer_is_checked_every_64_kib(limit: int) -> None:
     grown: list[int] = []
     errors: list[str] = []
     attempt: Any = SimpleNamespace(

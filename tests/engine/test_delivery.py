@@ -171,7 +171,7 @@ def test_a_callback_that_raises_gets_no_further_event() -> None:
     assert completion.error_category is ms.ErrorCategory.CALLBACK
 
 
-def test_a_callback_that_ends_its_call_and_raises_gets_no_further_event() -> None:
+def test_a_callback_that_cancels_and_raises_gets_no_more_events() -> None:
     def on_event(event: ms.Event) -> None:
         one.call.end(ERROR.error)
         raise ValueError("mine")

@@ -243,7 +243,7 @@ async def test_after_an_outage_calls_are_retried(autojump_clock: MockClock) -> N
     assert any(completion.success and completion.attempts == 2 for completion in completions)
 
 
-async def test_a_reserve_of_retries_grows_by_a_fifth_with_each_call_to_its_size() -> None:
+async def test_a_reserve_of_retries_grows_by_a_fifth_of_each_call() -> None:
     down = True
 
     async def script(line: Line) -> None:

@@ -119,7 +119,7 @@ def test_each_figure_of_a_stream_has_its_moments() -> None:
     assert (figures.events, figures.ok, figures.unreported) == (6, 1, 0)
 
 
-def test_an_open_loop_counts_from_the_moment_at_which_a_call_was_due() -> None:
+def test_an_open_loop_counts_from_the_time_a_call_was_due() -> None:
     figures = measured()
     call = Call(figures, due=960, begun=990)
     call.receive(1020, *text())
@@ -131,7 +131,7 @@ def test_an_open_loop_counts_from_the_moment_at_which_a_call_was_due() -> None:
     assert milliseconds(figures, "tpot") == {5.0: 1}, "it begins with the first content"
 
 
-def test_thinking_is_content_and_the_output_after_it_is_another_figure() -> None:
+def test_thinking_is_content_and_output_has_its_own_figure() -> None:
     figures = measured()
     call = Call(figures)
     call.receive(1020, ms.ThinkingDelta(0, "a"))
@@ -174,7 +174,7 @@ def test_an_unstreamed_call_has_a_first_byte_and_an_end() -> None:
     assert found == {"ttfb": {20.0: 1}, "ttft": {}, "tpot": {}, "e2el": {50.0: 1}}
 
 
-def test_failures_are_counted_by_category_and_a_cancelled_call_is_none() -> None:
+def test_failures_are_counted_without_cancelled_calls() -> None:
     figures = measured()
     for message, category in (("one", "server"), ("two", "network"), ("three", "server"), ("four", "cancelled")):
         error = ms.ProviderError(message, category=ms.ErrorCategory(category))
@@ -264,7 +264,7 @@ def test_a_ramp_that_started_all_calls_is_measured() -> None:
     assert milliseconds(figures, "ttft") == {1.0: 1, 2.0: 1}
 
 
-def test_waits_that_the_end_cuts_count_if_they_are_longer_than_the_others() -> None:
+def test_waits_cut_by_the_end_count_if_they_are_the_longest() -> None:
     figures = measured()
     for _ in range(3):
         call = Call(figures)

@@ -500,7 +500,7 @@ def at_rate(first: float, last: float | None = None, **changes: Any) -> Plan:
     return a_plan(**{"concurrency": None, "arrivals": arrivals, "seconds": 2.0} | changes)
 
 
-async def test_calls_start_when_they_are_due_whether_or_not_others_ended(clock: MockClock) -> None:
+async def test_calls_start_when_they_are_due_beside_running_ones(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, seconds=1.4)
     result = await run(engine, at_rate(4.0))
     assert engine.starts == [pytest.approx(number / 4, abs=1e-5) for number in range(8)]
@@ -525,7 +525,7 @@ async def test_what_has_no_place_starts_late_and_is_counted(clock: MockClock) ->
     assert max(result.clients[0].starts) == 0, "that was not this client's fault"
 
 
-async def test_calls_that_the_client_is_too_slow_to_start_are_late_and_counted(clock: MockClock) -> None:
+async def test_calls_that_a_slow_client_starts_late_are_counted(clock: MockClock) -> None:
     class SlowEngine(ScriptedEngine):
         def start_stream(self, *arguments: Any) -> Any:
             clock.jump(0.1)
@@ -625,7 +625,7 @@ async def test_processes_share_the_calls_of_an_open_loop(clock: MockClock) -> No
     assert sorted(starts) == [pytest.approx(number / 4, abs=1e-4) for number in range(8)]
 
 
-async def test_failures_do_not_slow_an_open_loop_and_a_dead_server_ends_it(clock: MockClock) -> None:
+async def test_failures_do_not_slow_an_open_loop(clock: MockClock) -> None:
     engine = ScriptedEngine(OK, failed(ErrorCategory.SERVER), seconds=0.01)
     result = await run(engine, at_rate(50.0))
     assert (failures(result), result.figures.due) == ({"server": 99}, 100)

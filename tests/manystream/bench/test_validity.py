@@ -228,7 +228,7 @@ async def test_a_socket_notes_when_it_sent_and_when_bytes_arrived() -> None:
 
 
 @pytest.mark.skipif(moments.STAMPS is None, reason="the kernel stamps no arrivals")
-async def test_bytes_that_are_read_late_have_the_moment_of_their_arrival() -> None:
+async def test_bytes_that_are_read_late_have_their_time_of_arrival() -> None:
     wire = Wire()
     sock, peer = await connected(wire)
     with sock, peer:

@@ -101,7 +101,7 @@ def test_calls_of_a_trace_share_the_blocks_with_the_same_ids() -> None:
     assert work.session(arrivals[1]).request.max_output_tokens == 9
 
 
-def test_calls_of_a_trace_have_their_lengths_beside_a_file_of_prompts() -> None:
+def test_a_trace_with_a_file_of_prompts_keeps_its_lengths() -> None:
     work = Work(WorkPlan("m", prompts=(Conversation(ms.Request("m", "a")),)))
     found = [texts(work.session(arrival))[0] for arrival in (Arrival(0.0, 7), Arrival(0.0), Arrival(0.0, 0))]
     assert ([len(text.split()) for text in found], found[1]) == ([7, 1, 1], "a")
@@ -132,7 +132,7 @@ def test_a_session_without_an_answer_is_over() -> None:
     assert not Work(WorkPlan("m", turns=3)).session().advance(None)
 
 
-def test_a_session_of_a_file_has_the_users_words_of_its_conversation() -> None:
+def test_a_session_of_a_file_has_the_words_of_its_user() -> None:
     prompts = (Conversation(ms.Request("m", "a"), ("b",)), Conversation(ms.Request("m", "c")))
     work = Work(WorkPlan("m", prompts=prompts, turns=4))
     session = work.session()
