@@ -15,7 +15,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, says_nothing, string
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    integer,
+    loads,
+    mapping,
+    objects,
+    says_nothing,
+    string,
+)
 from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
 from .context_overflow import is_context_overflow
 from .html_page import page_words
@@ -127,6 +137,29 @@ TYPE_CATEGORY: dict[str, ErrorCategory] = {
 }
 """General types and codes, in lower case. They count only if the HTTP status is no error status."""
 
+MINIMAX = "base_resp"
+"""The member of every answer of MiniMax that says whether it succeeded. Its errors come with the status 200."""
+
+MINIMAX_TYPES: dict[int, str] = {
+    1000: "server_error",
+    1001: "timeout",
+    1002: "rate_limited",
+    1004: "invalid_api_key",
+    1008: "insufficient_balance",
+    1024: "internal_error",
+    1026: "content_filter",
+    1027: "content_filter",
+    1033: "server_error",
+    1039: "rate_limited",
+    1041: "rate_limited",
+    1042: "invalid_value",
+    2013: "invalid_value",
+    2045: "rate_limited",
+    2049: "invalid_api_key",
+    2056: "rate_limited",
+}
+"""Status of MiniMax → the type of the same error at others (https://platform.minimax.io/docs/api-reference/errorcode)."""
+
 MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
     (re.compile(r"content (?:filter|management|policy)|safety system|moderation"), ErrorCategory.CONTENT_FILTER),
     (re.compile(r"context (?:length|window|size)|maximum context|too many tokens|too long"), ErrorCategory.INVALID_ARG),
@@ -211,6 +244,8 @@ def reported_error(event: str, value: JSON) -> JSON:
         return value
     if kind == "response.failed" and mapping(value, "response").get(ERROR):
         return mapping(value, "response")[ERROR]
+    if MINIMAX in value and mapping(value, MINIMAX).get("status_code"):
+        return value[MINIMAX]
     return value if _is_bare(value) else None
 
 
@@ -222,6 +257,9 @@ error.
 """
 
 
+SUCCESSES = frozenset({"", "0", "200", "ok", "success"})
+"""Codes of a message that is no error, in lower case."""
+
 BARE_MEMBERS = frozenset({"detail", "errors", "message"})
 """A bare error has one of these members. Nearly every event of a stream has none, and is not examined further."""
 
@@ -229,7 +267,7 @@ BARE_MEMBERS = frozenset({"detail", "errors", "message"})
 def _is_bare(value: JSONObject) -> bool:
     """Return whether an object is an error that is not marked as one.
 
-    That is a message with a known code or type, a list of errors, or FastAPI's `detail`.
+    That is a message with a code, a known type or `"success": false`, a list of errors, or FastAPI's `detail`.
     """
     if BARE_MEMBERS.isdisjoint(value):
         return False
@@ -239,8 +277,11 @@ def _is_bare(value: JSONObject) -> bool:
         return True
     if not string(value, "message"):
         return False
-    words = list(_words(value))
-    return bool(_status_of(value)) or any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in words)
+    if _status_of(value) or value.get("success") is False:
+        return True
+    if (string(value, "code") or "").lower() not in SUCCESSES:
+        return True
+    return any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in _words(value))
 
 
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
@@ -385,8 +426,8 @@ def _facts_of_list(values: list[JSON], around: _Around, depth: int) -> _Facts:
 
 
 _INNER = (
-    "error", "errors", "detail", "message", "error_message", "errorMessage", "msg", "title", "reason", "details",
-    "response", "upstream_error",
+    "error", "errors", "detail", "message", "Message", "error_message", "errorMessage", "msg", "status_msg",
+    "title", "reason", "details", "response", "upstream_error", MINIMAX,
 )  # fmt: skip
 """Members with the message, or with an object that contains it, in order of precedence."""
 
@@ -400,6 +441,9 @@ _UPSTREAM = frozenset({"metadata", "raw", "value"})
 def _facts_of_object(value: JSONObject, around: _Around, depth: int) -> _Facts:
     words = list(_words(value))
     code = _code_of(value, ("code", "error_code"))
+    number = integer(value, "status_code") if "status_msg" in value else None
+    if number:
+        code, words = str(number), [MINIMAX_TYPES.get(number, "")]
     status = _status_of(value)
     message, hint, request_id, spent = "", NO_HINT, None, any(map(is_spent, objects(value, "violations")))
     for name in _INNER:
@@ -458,7 +502,7 @@ def is_nil(text: str | None) -> bool:
 
 
 def _status_of(value: JSONObject) -> int:
-    for name in ("status_code", "status", "code", "http_status"):
+    for name in ("status_code", "status", "code", "http_status", "statusCode"):
         member = value.get(name)
         if type(member) is str and member.isascii() and member.isdigit() and len(member) == 3:
             member = int(member)

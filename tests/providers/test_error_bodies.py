@@ -8,7 +8,7 @@ from manystream import Error, OpenAIChat
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.catalog.dialect import BARE_LINES, Dialect
 from manystream.providers.gemini import DIALECT as GEMINI
-from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSON, JSONObject, dumps
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as OPENAI
 from manystream.providers.wire.error_bodies import decode_error, error_from_object, object_of, reported_error
@@ -36,6 +36,7 @@ BLANK = unknown(NO_WORDS, category=ErrorCategory.SERVER, retryable=True)
 # --- what is an error ---
 
 WHY: JSONObject = {"message": "why"}
+MINIMAX: JSONObject = {"status_code": 1002, "status_msg": "why"}
 REPORTED: list[tuple[str, JSON, JSON]] = [
     ("", {"error": WHY}, WHY),
     ("", {"error": "why", "code": "c"}, {"error": "why", "code": "c"}),
@@ -64,6 +65,16 @@ REPORTED: list[tuple[str, JSON, JSON]] = [
     ("", {"errors": ["why"]}, None),
     ("", {"message": "why", "code": "not_found"}, {"message": "why", "code": "not_found"}),
     ("", {"message": "why", "type": "server_error"}, {"message": "why", "type": "server_error"}),
+    ("", {"message": "why", "code": "Unknown.Code"}, {"message": "why", "code": "Unknown.Code"}),
+    *(("", {"message": "why", "code": code}, None) for code in ("", "0", "200", "OK", "success", 7, None)),
+    ("", {"message": "why", "success": False}, {"message": "why", "success": False}),
+    ("", {"message": "why", "success": True}, None),
+    ("", {"message": "why", "type": "unknown"}, None),
+    ("", {"message": "why", "statusCode": 401}, {"message": "why", "statusCode": 401}),
+    ("", {"choices": None, "base_resp": MINIMAX}, MINIMAX),
+    ("", {"choices": [{"index": 0}], "base_resp": MINIMAX}, MINIMAX),
+    ("", {"choices": [{"index": 0}], "base_resp": {"status_code": 0, "status_msg": "success"}}, None),
+    ("", {"base_resp": None}, None),
     ("", {"message": "why", "status": 500}, {"message": "why", "status": 500}),
     ("", {"message": "why", "status": 200}, None),
     ("", {"message": "why"}, None),
@@ -155,15 +166,18 @@ def test_a_body_is_read_as_json_or_as_text(body: bytes, value: JSON) -> None:
         ("error", "errors"),
         ("errors", "detail"),
         ("detail", "message"),
-        ("message", "error_message"),
+        ("message", "Message"),
+        ("Message", "error_message"),
         ("error_message", "errorMessage"),
         ("errorMessage", "msg"),
-        ("msg", "title"),
+        ("msg", "status_msg"),
+        ("status_msg", "title"),
         ("title", "reason"),
         ("reason", "details"),
         ("details", "response"),
         ("response", "upstream_error"),
-        ("upstream_error", "other"),
+        ("upstream_error", "base_resp"),
+        ("base_resp", "other"),
     ],
 )
 def test_the_first_member_with_a_message_counts(name: str, later: str) -> None:
@@ -271,6 +285,7 @@ CODES: list[tuple[JSONObject, ProviderError]] = [
     ({"error": {"message": "n", "code": "inner"}, "type": "outer"}, unknown("n", provider_code="inner")),
     ({"error": {"message": "n", "type": "inner"}, "type": "outer"}, unknown("n", provider_code="inner")),
     ({"innererror": {"code": "inner"}}, unknown("m")),
+    ({"base_resp": {"status_code": 0, "status_msg": "success"}}, unknown("m")),
 ]
 
 
@@ -311,6 +326,35 @@ def test_a_word_of_a_hundred_characters_is_no_code() -> None:
     word = "x" * 84 + "_content_filter"
     assert in_stream({"message": "m", "code": word}).category is ErrorCategory.CONTENT_FILTER
     assert in_stream({"message": "m", "code": "x" + word}).category is ErrorCategory.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("status", "category", "retryable"),
+    [
+        (1000, ErrorCategory.SERVER, True),
+        (1001, ErrorCategory.TIMEOUT, True),
+        (1002, ErrorCategory.RATE_LIMIT, True),
+        (1004, ErrorCategory.AUTH, False),
+        (1008, ErrorCategory.RATE_LIMIT, False),
+        (1027, ErrorCategory.CONTENT_FILTER, False),
+        (1039, ErrorCategory.RATE_LIMIT, True),
+        (2013, ErrorCategory.INVALID_ARG, False),
+        (9999, ErrorCategory.UNKNOWN, False),
+    ],
+)
+def test_the_status_of_minimax_is_that_of_the_error(status: int, category: ErrorCategory, retryable: bool) -> None:
+    """Its errors are answers without choices, or with a part of one, and have the HTTP status 200."""
+    error: JSONObject = {"status_code": status, "status_msg": "why"}
+    body = dumps({"id": "a", "choices": None, "base_resp": error})
+    machine = OPENAI.machine(OpenAIChat("key"), lambda: "made")
+    event = machine.feed("", body)[-1]
+    assert isinstance(event, Error)
+    with pytest.raises(ProviderError) as raised:
+        OPENAI.decode(body, OpenAIChat("key"), lambda: "made")
+    refused = OPENAI.decode_error(200, {}, body, NOW)
+    for found in (event.error, raised.value, refused):
+        assert (found.category, found.retryable, found.provider_code) == (category, retryable, str(status))
+        assert str(found).endswith("why")
 
 
 STATUSES: list[tuple[JSONObject, ErrorCategory]] = [
