@@ -161,6 +161,7 @@ class PortalStream(BufferedEvents[PortalCall]):
         self._thread = thread
         self._start = start
         self._changed = threading.Condition()
+        self._is_read = False  # by a thread that waits for the next event
 
     def __enter__(self) -> PortalStream:
         self._check_not_entered()
@@ -176,10 +177,16 @@ class PortalStream(BufferedEvents[PortalCall]):
     def __next__(self) -> Event:
         self._thread.check_may_block()
         with self._changed:
+            if self._is_read:
+                raise RuntimeError("another thread is already waiting for this stream's next event")
             while not self._waiting:
                 if self._over():
                     raise StopIteration
-                self._changed.wait()
+                self._is_read = True
+                try:
+                    self._changed.wait()
+                finally:
+                    self._is_read = False
             return self._take()
 
     def _on_event(self, event: Event) -> None:

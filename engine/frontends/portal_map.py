@@ -37,6 +37,7 @@ class PortalMap(Generic[Key]):
         check_source(requests)
         self._thread = thread
         self._changed = threading.Condition()
+        self._reading = threading.Lock()  # held by the thread that iterates
         self._calls: MappedCalls[Key] = MappedCalls(
             start, concurrency, ordered=ordered, on_result=self._wake, on_room=self._wake
         )
@@ -61,6 +62,14 @@ class PortalMap(Generic[Key]):
     def __next__(self) -> tuple[Key, Completion]:
         check_entered(self._source, FORM)
         self._thread.check_may_block()
+        if not self._reading.acquire(blocking=False):
+            raise RuntimeError("another thread is already waiting for this map's next completion")
+        try:
+            return self._next()
+        finally:
+            self._reading.release()
+
+    def _next(self) -> tuple[Key, Completion]:
         while True:
             with self._changed:
                 room = self._calls.room

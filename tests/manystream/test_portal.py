@@ -4,8 +4,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,27 @@ def test_leaving_a_stream_early_cancels_its_call(portal: Portal) -> None:
     with portal.stream(ask(ENDLESS)) as events:
         next(events)
     assert events.call.wait(LONGEST).error_category is ms.ErrorCategory.CANCELLED
+
+
+@pytest.mark.parametrize("open_one", [lambda portal: portal.stream(ask("delay=60")), lambda portal: portal.map(
+    [ask("delay=60")])], ids=["stream", "map"])  # fmt: skip
+def test_a_second_thread_that_reads_an_iterator_is_refused(open_one: Callable[[Portal], Any], portal: Portal) -> None:
+    """It is for one thread at a time: two would start the requests of a map twice."""
+    with ThreadPoolExecutor(2) as pool, open_one(portal) as iterator:
+        reads = [pool.submit(next, iterator, None) for _ in range(2)]
+        refused, waiting = wait(reads, LONGEST, FIRST_COMPLETED)
+        with pytest.raises(RuntimeError, match="another thread is already waiting"):
+            refused.pop().result()
+        assert len(waiting) == 1
+        until(lambda: portal.statistics().calls == {"waiting": 1})
+    assert portal.statistics().started == 1
+
+
+def test_threads_may_take_turns_at_an_iterator(portal: Portal) -> None:
+    with ThreadPoolExecutor(1) as pool, portal.map([ask(), ask(), ask()]) as results:
+        found = [next(results), pool.submit(next, results).result(LONGEST), next(results)]
+        assert [completion.success for _, completion in found] == [True] * 3
+        assert pool.submit(next, results, None).result(LONGEST) is None
 
 
 def test_a_wait_with_a_timeout_leaves_the_call_running(portal: Portal) -> None:
