@@ -28,7 +28,7 @@ from ..transport.kernel_timer import KernelTimer, make_kernel_timer
 from ..transport.loop import LAG_WINDOW
 from .arrivals import Arrival, Arrivals, TraceError
 from .figures import Figures, Slo
-from .histogram import bucket_of, mean, new_counts
+from .histogram import bucket_of, mean, new_counts, percentile
 from .moments import CallRecord, Wire
 from .validity import ClientFigures, Meter, process_seconds
 from .work import Session, Work, WorkPlan
@@ -122,7 +122,8 @@ class Result:
         """Successful calls per second.
 
         In a closed loop a call that the measured time cuts counts by its part, as the time that calls ran divided by
-        the mean time of a call. In an open loop the calls that were due count, at most as fast as they ended.
+        the mean time of a call; one that ran longer than all that ended does not count. In an open loop the calls that
+        were due count, at most as fast as they ended.
         """
         figures = self.figures
         if self.plan.arrivals is None:
@@ -554,7 +555,10 @@ class Load:
     def _count_cut(self) -> int:
         """Count the waits that the end cuts. Returns the number of calls that it cut or that found no place."""
         now, opened, unfinished = time.perf_counter_ns(), self.figures.opened_at, len(self.running)
-        self.figures.call_time += sum(now - max(record.begun, opened) for record in self._records.values())
+        longest = (percentile(self.figures.all_of("e2el"), 1.0) or 0.0) * 1e9
+        for record in self._records.values():
+            if now - record.begun <= longest:  # else the server may have stalled
+                self.figures.call_time += now - max(record.begun, opened)
 
         def waits() -> Iterator[tuple[str, int]]:
             nonlocal unfinished

@@ -365,6 +365,19 @@ async def test_streams_that_stall_are_silent(clock: MockClock) -> None:
     assert (result.silent, result.unfinished, result.figures.failures_total) == (3, 3, 0)
 
 
+async def test_calls_that_hang_are_not_in_the_rate(clock: MockClock) -> None:
+    class HangingEngine(ScriptedEngine):
+        """Every third call hangs."""
+
+        def start_stream(self, request: Request, on_event: Any, on_completion: Any) -> Any:
+            self.seconds = 1000.0 if len(self.starts) % 3 == 2 else 0.5
+            return super().start_stream(request, on_event, on_completion)
+
+    result = await run(HangingEngine(OK), a_plan(concurrency=4, seconds=10.0))
+    assert (result.figures.ok, result.unfinished) == (8, 4)
+    assert result.calls_per_second == pytest.approx(0.8, rel=0.01)
+
+
 async def test_a_stream_that_stalls_in_the_window_has_a_long_gap(clock: MockClock) -> None:
     class StallingEngine(ScriptedEngine):
         """Its second call receives nothing after its start."""
