@@ -90,13 +90,15 @@ class WindowAnswer:
     token: with which it is read (`Call.resume_token`).
     way: the name of its way.
     at: when the server had named it, in Unix seconds.
-    earlier: whether an earlier run has created it.
+    earlier: whether another call has created it, such as one of an earlier run.
+    failures: how often in a row it could not be read.
     """
 
     token: str
     way: str
     at: float
     earlier: bool
+    failures: int = 0
 
 
 class Submissions:

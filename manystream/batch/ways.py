@@ -51,7 +51,18 @@ from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
 from .prices import dollars
-from .provider_batch import GONE, LONGEST_LOOK, NO_INTERFACE, NOWHERE, SETTLED, ProviderBatch, Target
+from .provider_batch import (
+    ATTEMPTS,
+    FIRST_PAUSE,
+    GONE,
+    LONGEST_LOOK,
+    NO_INTERFACE,
+    NOWHERE,
+    REFUSALS,
+    SETTLED,
+    ProviderBatch,
+    Target,
+)
 from .submissions import Submission, Submissions, shown_url
 
 BATCH, WINDOW, LIVE = "batch", "window", "live"
@@ -77,6 +88,9 @@ MOST_GENERATIONS = 3
 """The most batches that a line is in, one after the other."""
 DELETION_SECONDS = 30.0
 """At the end, uploaded files are deleted for so long. The next run deletes the rest."""
+SHORTEST_LOOK = 0.1
+"""The least seconds between two decisions while batches are under way: one on 200 of them takes up to 13 ms, and each
+live answer asks for one."""
 STEP = 100
 """After so many lines, other tasks run."""
 
@@ -206,6 +220,7 @@ class WaysRun:
         self._pool = Pool()  # lines that go no way yet
         self._moved = {LIVE: Pool(), **{way: Pool() for way in WINDOW_WAYS}}  # lines that go this way next
         self._in_windows: dict[LineId, InWindow] = {}
+        self._paused = 0  # lines whose answer in a window is read again after a pause
         self._unsynced = False  # whether a token of them may not be on the disk
         self._generations: dict[int, int] = {}
         self._targets: dict[str, Target] = {}
@@ -374,6 +389,8 @@ class WaysRun:
                 self._moved[way].add([self._pool.take() for _ in range(count)])
             self._count()
             self._wake()
+            if self._jobs:
+                await trio.sleep(SHORTEST_LOOK)
             with trio.move_on_at(min(decision.look, now + LONGEST_LOOK)):
                 await self._changed.wait()
 
@@ -383,7 +400,7 @@ class WaysRun:
 
     def _is_done(self) -> bool:
         waiting = len(self._pool) or any(map(len, self._moved.values())) or self._drafts or self._jobs
-        return not waiting and not self._running() and not self._in_windows
+        return not waiting and not self._running() and not self._in_windows and not self._paused
 
     def _running(self) -> int:
         """Return the number of calls that run live."""
@@ -403,7 +420,6 @@ class WaysRun:
             self._measured += 1
             self._longest = max(self._longest, completion.timings.finished or 0.0)
         elif self._goes_on(window, item, completion):
-            self._submissions.forget(item.id)
             return
         way, price = (LIVE, 1.0) if window is None else (window.way, WINDOW_WAYS[window.way].price)
         if self._live.record(item, completion, way, price) and has_ended(completion.error):
@@ -489,7 +505,7 @@ class WaysRun:
                 self._live.cancel(id)
 
     def _goes_on(self, window: InWindow, item: Item, completion: Completion) -> bool:
-        """Take the end of a call in a window. Returns whether its line goes another way.
+        """Take the end of a call in a window. Returns whether its line goes on: another way, or to be read again.
 
         A completion of an answer that an earlier run has created gets what that run would have known of it.
         """
@@ -504,6 +520,12 @@ class WaysRun:
             provider, price = self._starter.provider_named(token.provider), WINDOW_WAYS[window.way].price
             completion.cost = dollars(self._starter, provider, token.model, completion, price)
         self._settle(window.holding, completion.cost or 0.0)
+        if answer is not None and answer.failures < most_failures(error):
+            answer.failures += 1
+            answer.earlier = True
+            self._paused += 1
+            self._nursery.start_soon(self._read_again, window, FIRST_PAUSE * 2 ** (answer.failures - 1))
+            return True
         if error is not None and earlier and has_ended(error):  # it has failed, or the server does not have it any more
             self._pool.give_back([window.position])
         elif error is not None and error.category is ErrorCategory.CANCELLED and window.moved:
@@ -511,7 +533,15 @@ class WaysRun:
         else:
             self._planner.observe(window.way, seconds)
             return False
+        self._submissions.forget(item.id)
         return True
+
+    async def _read_again(self, window: InWindow, pause: float) -> None:
+        """Read an answer again after a pause, as a later run does: a proxy may have answered in the server's place."""
+        await trio.sleep(pause)
+        self._paused -= 1
+        self._moved[window.way].add([window.position])
+        self._wake()
 
     def _name_target(self, completion: Completion, target: str, seconds: float) -> None:
         """Give a completion what a call would have had, where no call of this run got the answer."""
@@ -860,6 +890,15 @@ class WaysRun:
 def _there(positions: Iterable[int]) -> list[int]:
     """Return the positions of lines that the input still has."""
     return [position for position in positions if position != NOWHERE]
+
+
+def most_failures(error: ProviderError | None) -> int:
+    """Return how often in a row the answer of a window may fail in this way before the error is believed."""
+    if error is None or error.category is ErrorCategory.CANCELLED:
+        return 0
+    if error.category is ErrorCategory.AUTH:
+        return REFUSALS
+    return 0 if has_ended(error) and error.http_status not in GONE else ATTEMPTS
 
 
 def has_ended(error: ProviderError | None) -> bool:

@@ -833,6 +833,39 @@ async def test_the_next_run_reads_what_a_killed_run_has_in_windows(
     assert not batch.counters.failed
 
 
+SOON = {f"text {n}": 0.02 for n in range(5)}
+
+
+@pytest.mark.parametrize("bad", ["no HTTP", "a redirect", "a key that is unknown", "a firewall", "no such answer"])
+async def test_one_bad_answer_in_a_window_costs_nothing(bad: str, tmp_path: Path, autojump_clock: Clock) -> None:
+    """All answers are read through a proxy that is wrong at first."""
+    left = {f"/responses/resp_{n}" for n in range(5)}
+
+    def refuse(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        is_first = method == "GET" and path in left
+        left.discard(path if method == "GET" else "")
+        return BAD_ANSWERS.get(bad, (404, b"{}")) if is_first else None
+
+    server = Windows(queue=math.inf, hours=SOON, refuse=refuse)
+    batch = await run(server, tmp_path, by=None, via="window")
+    assert not left
+    assert texts(tmp_path) == expected()
+    assert len(server.since) == 5
+    assert batch.counters.ways["window-8h"].lines == 5
+    assert named(tmp_path) == 0
+
+
+async def test_a_key_that_is_refused_in_a_window_ends_the_run(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Windows(queue=math.inf, hours=SOON, is_deaf=True)
+    server.refuse = lambda method, path, body: (401, b"") if method == "GET" else None
+    with pytest.RaisesGroup(pytest.RaisesExc(BatchError, match="the key was refused"), flatten_subgroups=True):
+        await run(server, tmp_path, by=None, via="window")
+    server.refuse = lambda *_: None
+    await run(server, tmp_path, by=None, via="window")
+    assert texts(tmp_path) == expected()
+    assert len(server.since) == 5
+
+
 async def test_a_run_without_a_way_does_not_send_what_is_in_a_window(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Windows(is_deaf=True)
     await killed(server, tmp_path, lambda: named(tmp_path) == 5, via="window")
