@@ -10,8 +10,6 @@ import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
 import manystream as ms
-from manystream import otel_traffic
-from manystream.otel_traffic import Metric
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.peers import NO_RETRY
 from tests.support.telemetry import Telemetry
@@ -157,39 +155,3 @@ async def test_the_names_are_in_the_conventions() -> None:
     used = set(re.findall(r'"(gen_ai\.[a-z_.]+)"', inspect.getsource(otel)))
     assert used <= known
     assert len(used) > 15
-
-
-METRICS: dict[str, list[tuple[str, str, str, bool]]] = {
-    "LIMITER_METRICS": [
-        ("manystream.traffic.waiting", "{call}", "Calls that wait.", False),
-        ("manystream.traffic.running", "{call}", "Calls sent and not ended.", False),
-        ("manystream.traffic.window", "{call}", "Most unconfirmed calls.", False),
-        ("manystream.traffic.concurrent", "{call}", "Most running calls.", False),
-        ("manystream.traffic.held", "s", "Time until the pause ends.", False),
-        ("manystream.traffic.sent", "{request}", "Requests sent.", True),
-        ("manystream.traffic.refused", "{request}", "Refused.", True),
-    ],
-    "LIMIT_METRICS": [("manystream.traffic.limit.rate", "", "What may be sent per second.", False),
-        ("manystream.traffic.limit.level", "", "What may be sent now.", False)],
-    "ROUTE_METRICS": [("manystream.route.waiting", "{call}", "Calls that wait for a target.", False),
-        ("manystream.route.hedged", "{call}", "Calls sent twice.", True)],
-    "TARGET_METRICS": [
-        ("manystream.route.outstanding", "{call}", "Calls under way.", False),
-        ("manystream.route.sessions", "{session}", "Sessions bound to it.", False),
-        ("manystream.route.open", "1", "1: it gets no call.", False),
-        ("manystream.route.score", "s", "Time that a call is expected to take.", False),
-        ("manystream.route.first_event", "s", "Smoothed time to the first event.", False),
-        ("manystream.route.failures", "1", "Smoothed share of failures.", False),
-    ],
-    "BUDGET_METRICS": [("manystream.budget.waiting", "{call}", "Calls that wait for it.", False)],
-    "AMOUNT_METRICS": [("manystream.budget.spent", "", "Used by ended calls, in this window.", False),
-        ("manystream.budget.reserved", "", "Reserved by calls under way.", False),
-        ("manystream.budget.limit", "", "Allowed in a window.", False)],
-}  # fmt: skip
-"""Name of a table → name, unit and description of each metric, and whether it only grows."""
-
-
-@pytest.mark.parametrize("name", METRICS)
-async def test_a_metric_of_traffic_keeps_its_name_and_unit(name: str) -> None:
-    metrics: list[Metric[Any]] = [*getattr(otel_traffic, name)]
-    assert [(each.name, each.unit, each.description, each.grows) for each in metrics] == METRICS[name]

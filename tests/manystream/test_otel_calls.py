@@ -125,7 +125,7 @@ def test_the_name_of_a_provider(provider: ms.Provider, name: str, operation: str
 def metrics_of(telemetry: Telemetry) -> dict[str, list[tuple[dict[str, Any], Any]]]:
     return {
         name: [(dict(point.attributes), point.value if hasattr(point, "value") else point.count) for point in points]
-        for name, points in telemetry.metrics().items()
+        for name, points in telemetry.metrics_by_unit().items()
     }
 
 
@@ -211,15 +211,15 @@ def test_every_figure_of_a_scope_is_a_metric() -> None:
     reported = {**new, "manystream.limit": "requests", "manystream.limit.source": "reported"}
     from_refusals = {**new, "manystream.limit": "tokens", "manystream.limit.source": "learned"}
     assert metrics_of(telemetry) == {
-        "manystream.traffic.waiting": [(old, 1), (new, 11)],
-        "manystream.traffic.running": [(old, 2), (new, 12)],
-        "manystream.traffic.sent": [(old, 3), (new, 13)],
-        "manystream.traffic.refused": [(old, 4), (new, 14)],
-        "manystream.traffic.window": [(old, 5), (new, 15)],
-        "manystream.traffic.held": [(old, 7), (new, 17)],
-        "manystream.traffic.concurrent": [(new, 19)],
-        "manystream.traffic.limit.rate": [(reported, 1.5), (from_refusals, 25)],
-        "manystream.traffic.limit.level": [(reported, 40), (from_refusals, -3)],
+        "manystream.traffic.waiting {call}": [(old, 1), (new, 11)],
+        "manystream.traffic.running {call}": [(old, 2), (new, 12)],
+        "manystream.traffic.sent {request} grows": [(old, 3), (new, 13)],
+        "manystream.traffic.refused {request} grows": [(old, 4), (new, 14)],
+        "manystream.traffic.window {call}": [(old, 5), (new, 15)],
+        "manystream.traffic.held s": [(old, 7), (new, 17)],
+        "manystream.traffic.concurrent {call}": [(new, 19)],
+        "manystream.traffic.limit.rate ": [(reported, 1.5), (from_refusals, 25)],
+        "manystream.traffic.limit.level ": [(reported, 40), (from_refusals, -3)],
     }
 
 
@@ -230,10 +230,11 @@ def test_every_figure_of_a_route_is_a_metric() -> None:
     route = {"manystream.route": "fast"}
     one, two = ({**route, "manystream.target": name} for name in ("a/m", "b/m"))
     assert metrics_of(telemetry) == {
-        "manystream.route.waiting": [(route, 5)], "manystream.route.hedged": [(route, 6)],
-        "manystream.route.outstanding": [(one, 1), (two, 0)], "manystream.route.sessions": [(one, 2), (two, 0)],
-        "manystream.route.open": [(one, 1), (two, 0)], "manystream.route.score": [(one, 3.5)],
-        "manystream.route.first_event": [(one, 4.5)], "manystream.route.failures": [(one, 0.25), (two, 0)],
+        "manystream.route.waiting {call}": [(route, 5)], "manystream.route.hedged {call} grows": [(route, 6)],
+        "manystream.route.outstanding {call}": [(one, 1), (two, 0)],
+        "manystream.route.sessions {session}": [(one, 2), (two, 0)],
+        "manystream.route.open 1": [(one, 1), (two, 0)], "manystream.route.score s": [(one, 3.5)],
+        "manystream.route.first_event s": [(one, 4.5)], "manystream.route.failures 1": [(one, 0.25), (two, 0)],
     }  # fmt: skip
 
 
@@ -255,10 +256,10 @@ def test_every_figure_of_a_budget_is_a_metric() -> None:
     usd, output = ({**one, "manystream.budget.amount": name} for name in ("usd", "output_tokens"))
     calls = {**two, "manystream.budget.amount": "calls"}
     assert metrics_of(telemetry) == {
-        "manystream.budget.waiting": [(one, 2), (two, 0)],
-        "manystream.budget.spent": [(usd, 1), (output, 3), (calls, 1)],
-        "manystream.budget.reserved": [(usd, 5), (output, 7), (calls, 2)],
-        "manystream.budget.limit": [(output, 9), (calls, 3)],
+        "manystream.budget.waiting {call}": [(one, 2), (two, 0)],
+        "manystream.budget.spent ": [(usd, 1), (output, 3), (calls, 1)],
+        "manystream.budget.reserved ": [(usd, 5), (output, 7), (calls, 2)],
+        "manystream.budget.limit ": [(output, 9), (calls, 3)],
     }
 
 

@@ -1,9 +1,10 @@
 """The OpenTelemetry SDK with exporters that keep all data in memory."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -28,6 +29,17 @@ class Telemetry:
 
     def metrics(self) -> dict[str, list[Any]]:
         """Return the metrics: name → data points."""
-        data = self._reader.get_metrics_data()
-        (scope,) = data.resource_metrics[0].scope_metrics
-        return {metric.name: list(metric.data.data_points) for metric in scope.metrics}
+        return {metric.name: list(metric.data.data_points) for metric in self._found()}
+
+    def metrics_by_unit(self) -> dict[str, list[Any]]:
+        """Return the metrics: name, unit, and `grows` for one that only grows → data points."""
+        return {
+            f"{metric.name} {metric.unit}{' grows' * getattr(metric.data, 'is_monotonic', False)}": list(
+                metric.data.data_points
+            )
+            for metric in self._found()
+        }
+
+    def _found(self) -> Sequence[Metric]:
+        (scope,) = self._reader.get_metrics_data().resource_metrics[0].scope_metrics
+        return scope.metrics
