@@ -272,15 +272,6 @@ def test_a_line_s_own_model_without_a_price_is_invalid(simulator: Simulator, fol
     assert [record["id"] for record in records()] == ["b"]
 
 
-def test_progress_shows_the_budget(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    from manystream.batch import Counters
-    from manystream.cli.batch_progress import Progress
-
-    counters = Counters(budget=5.0, spent=0.5)
-    counters.cost["USD"] = Decimal("0.4")
-    assert "tokens (0/min), $0.50 of $5.00, 0 running" in Progress(counters, 10, plain=True).figures()
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -299,11 +290,6 @@ def test_bad_input_is_one_line_and_status_2(
     assert batch(simulator, *arguments, model="") == 2
     assert complaint in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == ["p.jsonl"]
-
-
-def test_the_simulator_s_answers_have_no_price(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["batch", *FILES, "--budget", "1", "--simulate"]) == 2
-    assert "--budget needs a --model: the simulator's answers have no price" in capsys.readouterr().err
 
 
 def test_a_budget_without_the_extra_is_refused(

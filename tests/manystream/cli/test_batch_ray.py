@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from manystream.cli import batch_ray, main
-from manystream.cli.batch_ray import shares
 from manystream.ray import ray_cluster
 from manystream.ray.cluster import ClusterError
 from manystream.ray.ray_cluster import _probe
@@ -29,9 +28,6 @@ from tests.manystream.ray.thread_cluster import ThreadCluster, connect
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--actors", "2"), "--actors is the number of workers on a Ray cluster: name the cluster with --ray"),
-        (("--ray", "local", "--actors", "0"), "--actors must be above 0, not 0"),
-        (("--ray", "local", "--max-rps", "0"), "--max-rps must be above 0, not 0"),
         (("--ray", "10.0.0.5:6379", "--simulate"),
             "the simulator answers on this machine only, and --ray 10.0.0.5:6379 may"),
         (("--ray", "local", "--simulate"),
@@ -124,10 +120,6 @@ def test_another_version_of_ray_is_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         "cannot connect to the Ray cluster at auto: Version mismatch: The cluster was started with: Ray: 2.59.0"
         " Python: 3.11.7"
     )
-
-
-def test_the_calls_are_divided_evenly() -> None:
-    assert (shares(450, 4), shares(2, 2)) == ([113, 113, 112, 112], [1, 1])
 
 
 @pytest.fixture(scope="module")

@@ -108,6 +108,12 @@ def test_a_command_imports_what_it_needs(commands: str, not_imported: str, tmp_p
         (["fly"], "manystream [-h]", "manystream: error: argument COMMAND: invalid choice: 'fly'"),
         (["--vers"], "manystream [-h]", "unrecognized arguments: --vers"),
         (["doctor", "--time", "5"], "manystream", "unrecognized arguments: --time 5"),
+        (["run"], "manystream run", "error: the following arguments are required: "),
+        (
+            ["run", "--max-tokens", "many", "x"],
+            "manystream run",
+            "argument --max-tokens: invalid int value: 'many'",
+        ),
         (["top", "--sort", "x"], "manystream top", "error: argument --sort: invalid choice: 'x'"),
     ],
 )

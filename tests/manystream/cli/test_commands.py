@@ -113,23 +113,6 @@ def one_line(text: str) -> str:
 # Help and usage
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("run",),
-        ("run", "--thinking", "hard", "x"),
-        ("run", "--max-tokens", "many", "x"),
-        ("simulate", "rate=fast"),
-        ("simulate", "nonsense"),
-    ],
-)
-def test_a_wrong_command_line_is_status_2_with_a_reason(call: Call, arguments: tuple[str, ...]) -> None:
-    done = call(*arguments)
-    assert done.status == 2
-    assert done.err
-    assert not done.out
-
-
 # run
 
 

@@ -10,16 +10,8 @@ import pytest
 from genai_prices.data_snapshot import DataSnapshot, set_custom_snapshot
 from genai_prices.types import ClauseContains, ModelInfo, ModelPrice, Provider
 
-import manystream as ms
 from manystream.cli import main
-from manystream.cli.answer import summary
-from manystream.cost import Cost, Unpriced
 from manystream.simulator import Simulator, open_simulator_thread
-
-COST = Cost(
-    currency="USD", input=Decimal("0.0006"), cached=Decimal("0.0001"), cache_write=Decimal("0.0003"),
-    output=Decimal("0.25"), other=Decimal(0), total=Decimal("0.251"), model="rye", provider="mill",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +43,6 @@ def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(simulator: Simulator, *arguments: str) -> int:
     address = simulator.base_urls["openai-chat"]
     return main(["run", "--base-url", address, "--model", "sim-text", "--cost", *arguments, "hello"])
-
-
-def test_an_answers_line_has_its_cost_or_a_reason() -> None:
-    response = ms.Response(model="m")
-    completion = ms.Completion(success=False, response=response)
-    assert summary(completion, response) == "[m]"
-    assert summary(completion, response, COST) == "[m · $0.25 ($0.0010 in, $0.25 out)]"
-    assert summary(completion, response, Unpriced("no\x1b[2J list")) == "[m · cost unknown: no\ufffd[2J list]"
 
 
 @pytest.mark.parametrize("how", [[], ["--no-stream"]])

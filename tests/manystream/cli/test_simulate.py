@@ -125,6 +125,8 @@ def test_an_address_that_cannot_be_used_is_one_line(
     [
         (("--replay", "x", "rate=5"), "--replay answers from the recording: leave the knobs out"),
         (("nonsense=1",), "nonsense"),
+        (("nonsense",), "nonsense"),
+        (("rate=fast",), "rate takes 0 to 1000000 events a second"),
         (("--replay", "missing.jsonl"), "missing.jsonl"),
     ],
 )
