@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import trio
 
@@ -27,6 +28,8 @@ from .addresses import provider_at, provider_of
 from .options import add_address, listening
 from .output.errors import CommandError
 from .run import provider_names, rows_with_key
+
+Made = TypeVar("Made")
 
 DESCRIPTION = """\
 Serve the providers that have a key, for programs that speak their dialects: Claude Code, Codex, an evaluation in
@@ -123,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _traffic(given: argparse.Namespace) -> Traffic:
     """Return the engine's traffic control. Raises `CommandError`."""
-    budgets = [Budget(**_pairs("--budget", text.split())) for text in given.budget]  # type: ignore[arg-type]
+    budgets = [_made("--budget", text, _budget) for text in given.budget]
     price = None
     if any(budget.limits("usd") for budget in budgets):
         from ..cost import CostExtraError, check_installed
@@ -134,7 +137,13 @@ def _traffic(given: argparse.Namespace) -> Traffic:
         except CostExtraError as error:
             raise CommandError(f"--budget: {error}", status=2) from None
         price = list_price
-    rates, routes = dict(_rate(text) for text in given.traffic), [_route(text) for text in given.route]
+    rates: dict[str, RateLimit] = {}
+    for text in given.traffic:
+        covered, limit = _made("--traffic", text, _rate)
+        if covered in rates:
+            raise CommandError(f"--traffic: {covered!r} is given twice: write all its limits in one text", status=2)
+        rates[covered] = limit
+    routes = [_made("--route", text, _route) for text in given.route]
     return Traffic(rates=rates, routes=routes, budgets=budgets, price=price)
 
 
@@ -156,6 +165,18 @@ def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, 
             " or name a server with --provider or --base-url"
         )
     return [provider_of(row, url, environment) for row in rows.values()]
+
+
+def _made(option: str, text: str, make: Callable[[str], Made]) -> Made:
+    """Return what the text of an option means. Raises `CommandError` that names the option."""
+    try:
+        return make(text)
+    except InvalidRequestError as error:
+        raise CommandError(f"{option} {text!r}: {error}", status=2) from None
+
+
+def _budget(text: str) -> Budget:
+    return Budget(**_pairs("--budget", text.split()))  # type: ignore[arg-type]
 
 
 def _rate(text: str) -> tuple[str, RateLimit]:
@@ -182,6 +203,8 @@ def _pairs(option: str, pairs: Sequence[str]) -> dict[str, float]:
     for pair in pairs:
         name, _, value = pair.partition("=")
         member = name.replace("-", "_")
+        if member in found:
+            raise CommandError(f"{option}: {name} is given twice", status=2)
         if member not in known:
             names = ", ".join(each.replace("_", "-") for each in known)
             raise CommandError(f"{option}: {pair!r} is not NAME=VALUE, with a name of {names}", status=2)
