@@ -320,7 +320,7 @@ class WaysRun:
     def _refuse_way(self, reason: str) -> None:
         """Note that lines go live because a way is closed; with a fixed way, this ends the batch."""
         if self._via in (BATCH, WINDOW):
-            self._live.fail(reason)
+            self._live.fail(f"{reason} (--via {self._via})")
         elif self._via is None:
             self._note(f"{reason}: its lines go live")
 

@@ -17,37 +17,18 @@ from .replay import ReplayError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a simulator until interrupted. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="simulator", description="A loopback server that speaks five LLM dialects.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free port")
-    parser.add_argument("--journal", type=int, default=256, help="how many requests /sim/requests returns")
-    parser.add_argument(
-        "--default",
-        default="",
-        dest="directive",
-        metavar="KNOBS",
-        help="knobs of all answers, in the form of the header x-simulate",
-    )
-    parser.add_argument("--replay", default="", metavar="FILE", help="answer from a recording")
-    parser.add_argument("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
-    parser.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        dest="limits",
-        metavar="LIMIT",
-        help="a rate limit: requests-per-minute=600",
-    )
-    parser.add_argument("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
-    parser.add_argument("--batch-time", default="", help="seconds that a batch takes: 420, or median=420 p90=3600")
-    parser.add_argument(
-        "--replica",
-        action="append",
-        default=[],
-        dest="replicas",
-        metavar="REPLICA",
-        help="a server of its own: speed=0.1 fail=0.3",
-    )
-    parser.add_argument("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
+    add = parser.add_argument
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=0, help="0 takes a free port")
+    add("--journal", type=int, default=256, help="how many requests /sim/requests returns")
+    add("--default", default="", dest="directive", metavar="KNOBS", help="knobs of all answers, as in x-simulate")
+    add("--replay", default="", metavar="FILE", help="answer from a recording")
+    add("--pace", type=float, default=1.0, help="speed relative to the recording; 0 leaves out pauses")
+    add("--limit", action="append", default=[], dest="limits", metavar="LIMIT", help="requests-per-minute=600")
+    add("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
+    add("--batch-time", default="", help="seconds that a batch takes: 420, or median=420 p90=3600")
+    add("--replica", action="append", default=[], dest="replicas", metavar="REPLICA", help="speed=0.1 fail=0.3")
+    add("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)
     given = {name: value for name, value in vars(options).items() if name != "child"}
     try:

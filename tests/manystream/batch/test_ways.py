@@ -455,6 +455,25 @@ async def test_results_without_any_answer_fail_their_lines(tmp_path: Path, autoj
     assert "they have none of its 5 answers" in str(failed[0]["error"])
 
 
+async def test_results_of_other_lines_and_second_ones_are_passed_over(tmp_path: Path, autojump_clock: Clock) -> None:
+    server = Server()
+
+    def with_others(method: str, path: str, body: bytes) -> tuple[int, bytes] | None:
+        if not path.endswith("/content"):
+            return None
+        found = server.files[path.split("/")[2]].splitlines()
+        key = json.loads(found[0])["custom_id"].partition("-")[0]
+        answer = found[0].replace(b"TEXT", b"SECOND")
+        ids = [key, f"{key}-5", f"{key}-00000000000", f"{key}--1", "other-0", "", 7]
+        others = [json.dumps(json.loads(answer) | {"custom_id": id}).encode() for id in ids]
+        return 200, b"\r\n".join([b"", *others, *found, answer, b"{}", b"null"])
+
+    server.refuse = with_others
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.paid) == 5
+
+
 async def test_a_result_that_is_cut_once_is_read_again(tmp_path: Path, autojump_clock: Clock) -> None:
     server, left = Server(), [1]
 
