@@ -1,5 +1,6 @@
 """A store under faults: Ctrl-C at any step, a full disk, text that cannot be written, damaged and malicious files."""
 
+import gc
 import random
 import select
 import signal
@@ -69,7 +70,11 @@ class Interrupt:
 
 
 def interrupted(work: Callable[[], object], number: int) -> bool:
-    """Run `work` with Ctrl-C at the n-th step. Return whether the work has so many steps."""
+    """Run `work` with Ctrl-C at the n-th step. Return whether the work has so many steps.
+
+    Without the garbage collector: the finalizer of an object that another test has left would take the interruption.
+    """
+    gc.disable()
     sys.setprofile(Interrupt(number))
     try:
         work()
@@ -77,6 +82,7 @@ def interrupted(work: Callable[[], object], number: int) -> bool:
         return True
     finally:
         sys.setprofile(None)
+        gc.enable()
     return False
 
 
