@@ -238,9 +238,9 @@ class Figures:
         found[-1] = merged([found[-1], self.after.spans[name]])
         return found
 
-    def summary(self, name: str, *, with_intervals: bool = True) -> Summary:
+    def summary(self, name: str) -> Summary:
         """Return what is reported of a figure."""
-        return summary_of(self.histograms(name), with_intervals=with_intervals)
+        return summary_of(self.histograms(name))
 
     # --- several processes ---
 
@@ -279,11 +279,11 @@ class Summary:
     intervals: Sequence[Interval | None] = field(default=(None, None, None))
 
 
-def summary_of(histograms: Sequence[Mapping[int, int]], *, with_intervals: bool = True) -> Summary:
+def summary_of(histograms: Sequence[Mapping[int, int]]) -> Summary:
     """Return what is reported of a figure. histograms: one for each window."""
     whole = merged(histograms)
     if not whole:
         return Summary()
     p50, p90, p99 = (percentile_of(whole, share) for share in SHARES)
-    intervals = Windows(histograms).intervals() if with_intervals else [None] * len(SHARES)
-    return Summary(sum(whole.values()), mean(whole), p50, p90, p99, percentile_of(whole, 1.0), intervals)
+    longest, intervals = percentile_of(whole, 1.0), Windows(histograms).intervals()
+    return Summary(sum(whole.values()), mean(whole), p50, p90, p99, longest, intervals)

@@ -120,11 +120,6 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     largest: float | None = None
 
-    @property
-    def word(self) -> str:
-        """The stamp."""
-        return "NOT JUDGED" if self.valid is None else "VALID" if self.valid else "INVALID"
-
 
 def _adds(p50: float, p99: float) -> bool:
     return p50 > ADDED_BOUNDS[0] or p99 > ADDED_BOUNDS[1]
