@@ -33,6 +33,7 @@ from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, first_integer, integer, mapping, objects, string
 from .providers.model.response import Response
+from .providers.model.rules import Rule, check_arguments, instance, optional, text
 from .providers.model.tokens import Usage
 
 if TYPE_CHECKING:
@@ -84,6 +85,17 @@ class CostExtraError(ManystreamError, RuntimeError):
     """The extra `cost` is not installed."""
 
 
+ARGUMENTS: dict[str, Rule] = {
+    "response": instance(Response),
+    "usage": instance(Usage),
+    "model": text("the name of a model"),
+    "provider": instance(Provider, str, must="a Provider, or the id of a billing provider"),
+    "service_tier": optional(text()),
+    "at": optional(instance(datetime)),
+}
+"""Argument of a function here → its rule."""
+
+
 def check_installed() -> None:
     """Import the price list, which takes some tenths of a second. Raises `CostExtraError` if it is not installed."""
     try:
@@ -108,8 +120,10 @@ def price_response(
     at: the time of the request (default: now).
     table: prices of your own, which precede those of the list.
 
-    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
+    Raises `CostExtraError` if genai-prices is not installed, `PriceTableError` for a table that cannot be read, and
+    `InvalidRequestError` for an argument of another type.
     """
+    check_arguments(ARGUMENTS, response=response, provider=provider)
     table = _table(table)
     answered = response.model or (model if model is not None else "")
     if model and table is not None and table.find(_name(provider), answered) is None:
@@ -126,7 +140,8 @@ def price(provider: Provider | str, model: str, usage: Usage, *, table: Table | 
     usage: the tokens.
     table: prices of your own, which precede those of the list: `Traffic(price=partial(price, table=table))`.
 
-    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
+    Raises `CostExtraError` if genai-prices is not installed, `PriceTableError` for a table that cannot be read, and
+    `InvalidRequestError` for an argument of another type.
     """
     found = price_usage(usage, model, provider, table=table)
     return float(found.total) if isinstance(found, Cost) else None
@@ -160,8 +175,10 @@ def price_usage(
     at: the time of the request (default: now). Some prices change, or depend on the hour.
     table: prices of your own, which precede those of the list.
 
-    Raises `CostExtraError` if genai-prices is not installed, and `PriceTableError` for a table that cannot be read.
+    Raises `CostExtraError` if genai-prices is not installed, `PriceTableError` for a table that cannot be read, and
+    `InvalidRequestError` for an argument of another type.
     """
+    check_arguments(ARGUMENTS, usage=usage, model=model, provider=provider, service_tier=service_tier, at=at)
     check_installed()
     table = _table(table)
     reason = _why_unpriced(usage, model)

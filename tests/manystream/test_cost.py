@@ -707,3 +707,25 @@ def test_a_price_is_a_number_for_traffic_control(mill: ms.Provider) -> None:
 )
 def test_a_count_below_zero_is_unpriced(usage: ms.Usage) -> None:
     assert "cannot be priced" in reason(price_usage(usage, "claude-sonnet-4-5", "anthropic"))
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda: price(None, "m", ms.Usage()), "provider"),
+        (lambda: price("openai", b"m", ms.Usage()), "model"),
+        (lambda: price("openai", "m", None), "usage"),
+        (lambda: price_usage({"input_tokens": 3}, "m", "openai"), "usage"),
+        (lambda: price_usage(ms.Usage(), None, "openai"), "model"),
+        (lambda: price_usage(ms.Usage(), "m", 3), "provider"),
+        (lambda: price_usage(ms.Usage(), "m", "openai", service_tier=1), "service_tier"),
+        (lambda: price_usage(ms.Usage(), "m", "openai", at="2026-01-01"), "at"),
+        (lambda: price_response(None, "openai"), "response"),
+        (lambda: price_response(ms.Response(), None), "provider"),
+        (lambda: price_response(ms.Response(), "openai", at=1.5), "at"),
+        (lambda: PriceTable.read(None), "path"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_name(use: Callable[[], object], name: str) -> None:
+    with pytest.raises(ms.InvalidRequestError, match=f"^{name}: must be "):
+        use()
