@@ -9,6 +9,7 @@ of them with an internal error, all other responses are complete, and no descrip
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import os
@@ -101,17 +102,19 @@ class Injector:
 
     @contextmanager
     def installed(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Arm the hook during ticks and timers."""
+        """Arm the hook during ticks and timers, without the garbage collector: a finalizer would take the exception."""
 
         def armed(original: Callable[..., object]) -> Callable[..., object]:
             def call(*arguments: object) -> object:
                 if self.raised_in:
                     return original(*arguments)
+                gc.disable()
                 sys.setprofile(self.hook)
                 try:
                     return original(*arguments)
                 finally:
                     sys.setprofile(None)
+                    gc.enable()
 
             return call
 
