@@ -187,6 +187,9 @@ def events_in(lines: bytes) -> list[tuple[str, bytes]]:
                 continue
             failures += 1
             name = ""
+            if text[start] == "[":
+                place = start + 1  # an array that was cut: its first elements are whole
+                continue
         line_end = text.find("\n", start)
         place = len(text) if line_end < 0 else line_end + 1
         if text.startswith("[DONE]", start):

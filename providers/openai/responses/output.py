@@ -116,6 +116,9 @@ class Output:
         for (index, item), slot in zip(whole, known, strict=True):
             slot = slot or waiting.take(self._at(index), item) or self._new_last(index, item)
             events.extend(slot.take(item))
+        for slot in self.items:
+            if isinstance(slot, CallItem) and not slot.done:
+                events.extend(slot.take_arguments(""))
 
     def cut_short(self) -> list[Event]:
         """End an answer that was cut off. Calls that had not ended are closed as incomplete."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -391,6 +392,17 @@ def test_a_json_array_instead_of_events_is_read() -> None:
     )  # fmt: skip
     assert answer.response.text == "Hello"
     assert answer.response.finish_reason is FinishReason.STOP
+
+
+def test_the_whole_elements_of_an_array_that_was_cut_are_read() -> None:
+    """The first one stands in the line of the bracket, as the server writes them."""
+    elements = [json.dumps(text_chunk("Hel")), json.dumps(part_chunk({"text": "lo"}, finish="STOP"))]
+    whole = f"[{elements[0]}\n,\r\n{elements[1]}".encode()
+    answer = run([whole])
+    assert (answer.response.text, answer.response.finish_reason) == ("Hello", FinishReason.STOP)
+    cut = run([whole[:-1]])
+    assert cut.error.error.category is ErrorCategory.NETWORK
+    assert cut.response.text == "Hel"
 
 
 def test_a_page_instead_of_events_is_quoted() -> None:

@@ -344,6 +344,12 @@ def test_the_events_of_a_call() -> None:
 def test_arguments_of_the_beginning_are_used_if_none_follow() -> None:
     outcome = stream_of(added(0, CALL), done(0, {**CALL, "arguments": ""}), completed())
     assert outcome.response.tool_calls == [ms.ToolCall("c", "f", "{}")]
+    # Neither is the item sent again, nor is it in the final output.
+    outcome = stream_of(added(0, CALL), completed())
+    assert outcome.response.tool_calls == [ms.ToolCall("c", "f", "{}")]
+    assert [event for event in outcome.events if isinstance(event, ms.ToolCallDelta)] == [ms.ToolCallDelta(0, "{}")]
+    outcome = stream_of(added(0, CALL), delta("function_call_arguments", 0, "[]"), completed())
+    assert outcome.response.tool_calls == [ms.ToolCall("c", "f", "[]")]
 
 
 def test_ids_of_a_call_in_order_of_preference() -> None:
