@@ -56,6 +56,10 @@ Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, st
 """Signs one attempt: takes the method, the URL, the headers and the body, and returns headers."""
 
 
+_USER = re.compile("//[^/]*@")
+"""What a URL has before its host: a user and a password."""
+
+
 class Provider:
     """One provider, as configured. Each of the five dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
     takes its dialect from the `Profile` that it is given.
@@ -159,7 +163,7 @@ class Provider:
         if not hasattr(self, "base_url"):  # `__init__` has raised, and a traceback shows its variables
             return f"<{type(self).__name__}>"
         where, mark, _ = str(self.base_url).partition("?")
-        where = re.sub("//[^/]*@", "//…@", where)
+        where = _USER.sub("//…@", where)
         url = where + (mark and "?…")  # the query may contain a key; a user and a password are refused later
         return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 
