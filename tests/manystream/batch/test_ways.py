@@ -1,4 +1,7 @@
-"""Batches with a deadline or a fixed way, against a server with OpenAI's batch interface, in simulated time."""
+"""Batches with a deadline or a fixed way, against a server with OpenAI's batch interface, in simulated time.
+
+One file because all tests run a batch against the same simulated server and clock.
+"""
 
 import json
 import math
