@@ -1,5 +1,6 @@
 """`start_*` returns before the call can end: no callback runs inside it, even after an error."""
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -99,7 +100,9 @@ class Injector:
             raise InjectedError
 
     def start(self, engine: ms.Engine, recorder: Recorder, *, stream: bool) -> ms.Call | None:
-        """Start a call. Returns None if the start raised."""
+        """Start a call, without the garbage collector: a finalizer would take the exception. Returns None if the start
+        raised."""
+        gc.disable()
         sys.setprofile(self.hook)
         try:
             return start(engine, recorder, stream=stream)
@@ -107,6 +110,7 @@ class Injector:
             return None
         finally:
             sys.setprofile(None)
+            gc.enable()
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["unstreamed", "streamed"])
