@@ -56,7 +56,7 @@ Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, st
 """Signs one attempt: takes the method, the URL, the headers and the body, and returns headers."""
 
 
-_USER = re.compile("//[^/]*@")
+_USER = re.compile(r"^(\w+:)?(/*)(?:[^/]*@|[^@]*:.*@)")
 """What a URL has before its host: a user and a password."""
 
 
@@ -163,7 +163,7 @@ class Provider:
         if not hasattr(self, "base_url"):  # `__init__` has raised, and a traceback shows its variables
             return f"<{type(self).__name__}>"
         where, mark, _ = str(self.base_url).partition("?")
-        where = _USER.sub("//…@", where)
+        where = _USER.sub(r"\1\2…@", where)
         url = where + (mark and "?…")  # the query may contain a key; a user and a password are refused later
         return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 

@@ -83,6 +83,16 @@ def test_the_repr_of_a_provider_hides_its_query() -> None:
     assert shown == "Anthropic(name='n', base_url='https://h.example/a?…', profile='anthropic-compatible')"
     shown = repr(ms.Anthropic("k", "https://me:se@cret@h.example/a@2", name="n"))
     assert shown == "Anthropic(name='n', base_url='https://…@h.example/a@2', profile='anthropic-compatible')"
+    for form in (
+        "https://me:{}@h/v1",
+        "https://me:{}/x@h/v1",
+        "https:/me:{}@h",
+        "me:{}@h/v1",
+        "//me:{}@h",
+        "https://{}@h",
+    ):
+        assert "secret" not in repr(ms.Anthropic("k", form.format("secret"), name="n")), form
+    assert "'https://h:1/a'" in repr(ms.Anthropic("k", "https://h:1/a", name="n"))
 
 
 def test_a_provider_that_was_not_made_can_be_shown() -> None:
