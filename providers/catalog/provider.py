@@ -56,10 +56,6 @@ Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, st
 """Signs one attempt: takes the method, the URL, the headers and the body, and returns headers."""
 
 
-_USER = re.compile(r"^(\w+:)?(/*)(?:[^/]*@|[^@]*:.*@)")
-"""What a URL has before its host: a user and a password."""
-
-
 class Provider:
     """One provider, as configured. Each of the five dialects has a subclass, such as `OpenAIChat`; a plain `Provider`
     takes its dialect from the `Profile` that it is given.
@@ -163,8 +159,7 @@ class Provider:
         if not hasattr(self, "base_url"):  # `__init__` has raised, and a traceback shows its variables
             return f"<{type(self).__name__}>"
         where, mark, _ = str(self.base_url).partition("?")
-        where = _USER.sub(r"\1\2…@", where)
-        url = where + (mark and "?…")  # the query may contain a key; a user and a password are refused later
+        url = _without_user(where) + (mark and "?…")  # the query may contain a key
         return f"{type(self).__name__}(name={self.name!r}, base_url={url!r}, profile={self.profile.name!r})"
 
     def __eq__(self, other: object) -> bool:
@@ -175,6 +170,17 @@ class Provider:
         )
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+def _without_user(url: str) -> str:
+    """Return a URL with `…` in place of a user and a password, also one that the engine refuses for its form."""
+    scheme, mark, rest = url.partition("//") if "//" in url else ("", "", url)
+    host, slash, path = rest.partition("/")
+    if "@" in host:
+        rest = "…@" + host.rpartition("@")[2] + slash + path
+    elif "@" in rest and ":" in rest.partition("@")[0]:  # a slash in the password
+        rest = "…@" + rest.rpartition("@")[2]
+    return scheme + mark + rest
 
 
 class ProfileURL(str):

@@ -3,6 +3,7 @@
 import gc
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -149,7 +150,9 @@ async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream:
 
 async def test_a_start_at_the_stack_s_end_raises_or_completes_once() -> None:
     server = Server()
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
+    # An error at some levels leaves the connection to the pool's expiry.
+    limits = replace(ONE_PLACE, pool=replace(ONE_PLACE.pool, idle_expiry=0.5))
+    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
 
         def descend(levels: int, recorder: Recorder) -> ms.Call:
             return descend(levels - 1, recorder) if levels else start(engine, recorder, stream=False)
