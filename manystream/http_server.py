@@ -111,18 +111,6 @@ class HTTPRequest:
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.target.partition("?")[2]))
 
-    @property
-    def is_from_another_site(self) -> bool:
-        """Whether a browser says that a page of another site sends it."""
-        return self.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-
-    @property
-    def names_an_address(self) -> bool:
-        """Whether its host is localhost or an address: a page can let a name of its own mean this machine."""
-        host = self.headers.get("host", "")
-        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-        return not name or name == "localhost" or name.startswith("[") or name.replace(".", "").isdigit()
-
 
 class RequestReader:
     """An incremental reader: `feed` takes bytes, `next_request` returns one complete request at a time.

@@ -29,6 +29,7 @@ from ..providers.model.request import RequestOptions, Tags
 from ..providers.model.request_rules import REQUEST
 from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, text, whole
 from ..transport.timers import Timer
+from .access import names_an_address, why_refused
 from .dialects import (
     ALIVE,
     INTERACTIONS,
@@ -397,8 +398,8 @@ class Gateway:
         """Return the slot of a request, and its path without the slot's. Raises `Refusal`."""
         dialect = dialect_of_client(request)
         path, key = request.path, key_of(request)
-        if request.is_from_another_site:
-            raise Refusal(dialect, 403, "a page of another site may not use the gateway")
+        if refused := why_refused(request):
+            raise Refusal(dialect, *refused)
         slot = self._slots.get(key)
         if slot is not None:
             return slot, path
@@ -406,7 +407,7 @@ class Gateway:
             raise Refusal(dialect, 401, "the slot of this key has ended")
         if self._key is not None and not hmac.compare_digest(key.encode(), self._key.encode()):
             raise Refusal(dialect, 401, "the key is not that of this gateway, nor of one of its slots")
-        if self._key is None and not request.names_an_address:
+        if self._key is None and not names_an_address(request):
             raise Refusal(dialect, 403, "without a key, the gateway answers to localhost and to addresses only")
         in_path = SLOT_PATH.fullmatch(path)
         if in_path is None:

@@ -639,7 +639,16 @@ async def test_its_errors_are_in_the_clients_dialect(dialect: str, member: str, 
         (posted("/slots/new/nothing", HELLO), 404, "/nothing"),
         (posted("/v1/messages", {**HELLO, "max_tokens": 1}), 400, "no provider of this gateway speaks anthropic"),
         (posted(CHAT, HELLO, "Sec-Fetch-Site: cross-site"), 403, "another site"),
+        (posted(CHAT, HELLO, "Sec-Fetch-Site: same-site"), 403, "another site"),
+        (posted(CHAT, HELLO, "Origin: https://another.example"), 403, "another site"),
+        (posted(CHAT, HELLO, "Origin: null"), 403, "another site"),
+        (posted(CHAT, HELLO, "Origin: http://127.0.0.1:3000"), 403, "another site"),
+        (posted(CHAT, HELLO, "Content-Type: text/plain;charset=UTF-8"), 415, "send application/json"),
+        (posted(CHAT, HELLO, "Content-Type: Multipart/Form-Data; boundary=a"), 415, "send application/json"),
+        (posted(CHAT, HELLO, "Content-Type: application/x-www-form-urlencoded"), 415, "send application/json"),
         (posted(CHAT, HELLO).replace(b"Host: 127.0.0.1", b"Host: evil.example"), 403, "localhost"),
+        (posted(CHAT, HELLO).replace(b"Host: 127.0.0.1", b"Host: 1.2.3.4.5"), 403, "localhost"),
+        (posted(CHAT, HELLO).replace(b"Host: 127.0.0.1", b"Host: [evil.example]:80"), 403, "localhost"),
         (posted(CHAT, HELLO, key="slot-unknown"), 401, "has ended"),
         (b"nonsense\r\n\r\n", 400, "request line"),
     ],
@@ -653,6 +662,30 @@ async def test_requests_that_cannot_go_on(request_: bytes, status: int, words: s
         assert not gateway.slots
     assert got.status == status
     assert words in json.loads(got.body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "headers", [("Sec-Fetch-Site: same-origin", "Origin: http://127.0.0.1"), ("Sec-Fetch-Site: none",)]
+)
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]:8080", "LocalHost:1"])
+async def test_requests_that_no_foreign_page_sends(headers: Sequence[str], host: str) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer(chat_answer("fine")))
+
+    request = posted(CHAT, HELLO, *headers).replace(b"127.0.0.1", host.encode())
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        assert (await ask(gateway.port, request)).status == 200
+
+
+async def test_a_key_does_not_let_a_foreign_page_in() -> None:
+    async def script(line: Line) -> None:
+        pytest.fail("nothing is sent")
+
+    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+        for key in ("right", gateway.slot("a").key):
+            got = await ask(gateway.port, posted(CHAT, HELLO, "Origin: https://another.example", key=key))
+            assert got.status == 403
 
 
 async def test_a_key_is_asked_for_before_the_body_is_read() -> None:
