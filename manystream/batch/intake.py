@@ -19,7 +19,7 @@ RECORDED_TEXT = 2000
 
 @dataclass(slots=True)
 class WayFigures:
-    """What went one way. The prices are those of the extra `cost`, in US dollars; without it they are 0.
+    """What went one way. The prices are in US dollars, and None where no answer has a price.
 
     lines: lines with an answer.
     input_tokens: input tokens that the provider reported.
@@ -31,13 +31,13 @@ class WayFigures:
     lines: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    list_price: float = 0.0
-    paid: float = 0.0
+    list_price: float | None = None
+    paid: float | None = None
 
     @property
-    def saved(self) -> float:
+    def saved(self) -> float | None:
         """The difference to the list price."""
-        return self.list_price - self.paid
+        return None if self.list_price is None or self.paid is None else self.list_price - self.paid
 
 
 @dataclass(slots=True)

@@ -128,7 +128,6 @@ class Batch:
         self._budget_refusals = 0
         self._by = by.timestamp() if isinstance(by, datetime) else by
         self._via = via
-        self._paid = 0.0  # US dollars of all answers so far
         self._stopped = False
         self._failure: BatchError | None = None
 
@@ -349,31 +348,34 @@ class Batch:
 
         price: that of the way, as a part of the list price.
         """
-        before, paid_before, recorded_before = self.counters.answered, self._paid, self.counters.recorded
-        self._record(item, completion, price)
+        before, recorded_before = self.counters.answered, self.counters.recorded
+        paid = self._record(item, completion, price)
         if self.counters.answered > before and completion.response is not None:
             figures = self.counters.ways.setdefault(way, WayFigures())
             usage = completion.response.usage
             figures.lines += 1
             figures.input_tokens += usage.input_tokens or 0
             figures.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
-            paid = self._paid - paid_before
-            figures.paid += paid
-            figures.list_price += paid / price
+            if paid is not None:
+                figures.paid = (figures.paid or 0.0) + paid
+                figures.list_price = (figures.list_price or 0.0) + paid / price
         return self.counters.recorded > recorded_before
 
-    def _record(self, item: Item, completion: Completion, part: float) -> None:
-        """Record the end of a line, whose price is a part of the list price."""
+    def _record(self, item: Item, completion: Completion, part: float) -> float | None:
+        """Record the end of a line, whose price is a part of the list price. Returns the US dollars, if known."""
         before = self.counters.recorded
-        self._record_end(item, completion, error_of(completion), part)
+        cost = self._count_cost(item, completion, part)
+        self._record_end(item, completion, error_of(completion), cost)
         if self._budget is not None and self.counters.recorded == before:
             self._budget.unrecorded += completion.cost or 0.0  # the call was cancelled, or a file could not be written
         usage = completion.response.usage if completion.response is not None else Usage()
         self.counters.input_tokens += usage.input_tokens or 0
         self.counters.output_tokens += (usage.output_tokens or 0) + (usage.thinking_tokens or 0)
+        return float(cost.total) if isinstance(cost, Cost) and cost.currency == CURRENCY else None
 
-    def _record_end(self, item: Item, completion: Completion, error: ProviderError | None, part: float) -> None:
-        cost = self._count_cost(item, completion, part)
+    def _record_end(
+        self, item: Item, completion: Completion, error: ProviderError | None, cost: Cost | Unpriced | None
+    ) -> None:
         spent = self._count_spent(item, completion)
         if error is None:
             self._hopeless_lines = self._budget_refusals = 0
@@ -442,7 +444,6 @@ class Batch:
         if isinstance(cost, Cost):
             if part != 1.0 and not has_batch_price(response):
                 cost = _part_of(cost, Decimal(str(part)))
-            self._paid += float(cost.total) if cost.currency == CURRENCY else 0.0
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
             counters.unpriced += 1

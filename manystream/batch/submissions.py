@@ -198,7 +198,8 @@ class Submissions:
             for name in ways:
                 way, more = self.ways.setdefault(name, WayFigures()), mapping(ways, name)
                 for member in FIGURES:
-                    setattr(way, member, getattr(way, member) + _number(more.get(member)))
+                    if more.get(member) is not None:
+                        setattr(way, member, (getattr(way, member) or 0) + _number(more.get(member)))
         elif key is None or state not in STATES:
             return "it is no step of a provider's batch"
         elif type(line) is str or type(line) is int:

@@ -150,7 +150,7 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
         + f" → {harmless(str(answers))}"
     ]
     if counters.cost:
-        lines.append(f"{cost_text(counters)} by list prices")
+        lines.append(f"{cost_text(counters)} {'paid' if counters.ways else 'by list prices'}")
     if counters.budget is not None:
         lines.append(f"{spent_text(counters)} of the budget")
     if counters.unpriced:

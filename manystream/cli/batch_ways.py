@@ -228,8 +228,9 @@ def way_lines(ways: Mapping[str, WayFigures]) -> list[str]:
         text = (
             f"{name}: {counted(way.lines, 'line', 'lines')}, {way.input_tokens:,} tokens in, {way.output_tokens:,} out"
         )
-        if way.list_price:
-            listed, paid, saved = (money(Decimal(amount), CURRENCY) for amount in (way.list_price, way.paid, way.saved))
+        amounts = [amount for amount in (way.list_price, way.paid, way.saved) if amount is not None]
+        if any(amounts):
+            listed, paid, saved = (money(Decimal(amount), CURRENCY) for amount in amounts)
             text += f", {listed} at list price, {paid} paid, {saved} saved"
         lines.append(text)
     return lines
@@ -259,8 +260,6 @@ RECEIPT = (
     *("input_tokens", "output_tokens"),
 )
 """The counters of a receipt."""
-MONEY = ("list_price", "paid", "saved")
-"""The members of a way in a receipt that are null without a price list."""
 
 
 def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> str:
@@ -270,7 +269,7 @@ def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> st
     found["cost"] = {currency: float(amount) for currency, amount in counters.cost.items()}
     found["ways"] = {
         name: {
-            member: None if member in MONEY and not way.list_price else round(value, 9)
+            member: None if value is None else round(value, 9)
             for member, value in (asdict(way) | {"saved": way.saved}).items()
         }
         for name, way in counters.ways.items()

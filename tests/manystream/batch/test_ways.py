@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import manystream as ms
 from manystream.batch import Batch, BatchBudget, BatchError, Journal, JournalError, read_lines
 from manystream.batch.journal import submissions_path
 from manystream.batch.submissions import Submissions
+from manystream.cost import Cost, Unpriced
 from manystream.simulator import open_simulator_thread
 from tests.support.batches import line, records, write
 from tests.support.peers import Line, answer, open_peer
@@ -199,6 +201,8 @@ async def test_lines_in_a_batch_have_the_answers_of_the_live_way(tmp_path: Path,
     assert batch.counters.missed == 0
     assert batch.counters.ways["batch"].lines == 5
     assert batch.counters.ways["batch"].output_tokens == 10
+    figures = batch.counters.ways["batch"]
+    assert (figures.list_price, figures.paid, figures.saved) == (None, None, None), "no price was given"
     assert not [id for id in server.files if "out" not in id]  # the uploaded file is deleted
     taken = records(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").unlink()
@@ -208,6 +212,17 @@ async def test_lines_in_a_batch_have_the_answers_of_the_live_way(tmp_path: Path,
         for name in ("seconds", "request_id"):
             del record[name], live[record["id"]][name]
         assert record == live[record["id"]]
+
+
+@pytest.mark.parametrize("usd", [2.0, 0.0])
+async def test_the_figures_of_a_way_have_the_prices(usd: float, tmp_path: Path, autojump_clock: Clock) -> None:
+    """Those of several runs are added, and an answer without a price adds none."""
+    costs: list[Cost | Unpriced] = [Unpriced("none")]
+    costs += [Cost(currency, *[Decimal(0)] * 5, Decimal(usd), "m", "sim") for currency in ("EUR", "USD")]
+    for count in (1, 3):
+        batch = await run(Server(), tmp_path, count, via="batch", price=lambda request, response: costs.pop())
+    figures = batch.counters.ways["batch"]
+    assert (figures.lines, figures.list_price, figures.paid, figures.saved) == (3, usd, usd / 2, usd / 2)
 
 
 async def test_what_is_unanswered_goes_live_before_the_deadline(tmp_path: Path, autojump_clock: Clock) -> None:

@@ -121,6 +121,16 @@ def test_a_batch_shows_the_cost_of_each_answer_and_the_sum(
     assert "$0.06 by list prices" in capsys.readouterr().out
 
 
+def test_what_was_paid_is_not_called_a_list_price(
+    simulator: Simulator, listed: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batch(simulator, tmp_path, more=["--via", "batch"])
+    shown = capsys.readouterr().out
+    assert "$0.03 paid\n" in shown
+    assert "by list prices" not in shown
+    assert "$0.06 at list price, $0.03 paid, $0.03 saved" in shown
+
+
 def test_a_batch_has_your_own_prices(simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--prices", str(prices(tmp_path, **{"sim-*": {"input": 0, "output": 1}})), "--budget", "1"]
     answers = batch(simulator, tmp_path, more=more)
