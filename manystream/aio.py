@@ -33,7 +33,7 @@ from .providers.model.events import Event
 from .providers.model.options import PauseMode
 from .providers.model.request import Request
 from .providers.model.response import Response
-from .transport.asyncio_backend import AsyncioBackend
+from .transport.asyncio_backend import AsyncioBackend, start_task
 from .transport.loop import Loop, PollerLoop, make_poller
 
 Key = TypeVar("Key")
@@ -259,9 +259,10 @@ class AsyncioTasks:
         async def run() -> None:
             await function()
 
-        task = asyncio.Task(run(), loop=self._loop)
+        task = start_task(run, self._loop)
         await self._settled([task])
-        task.result()
+        if not task.cancelled():  # else the event loop ends
+            task.result()
 
     async def _settled(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Let other tasks run until these have ended. A cancellation does not interrupt this; it is raised later."""

@@ -18,6 +18,7 @@ from .engine.frontends.map import (
     check_source,
 )
 from .engine.request.errors import refuse_await
+from .transport.asyncio_backend import start_task
 
 Key = TypeVar("Key")
 
@@ -48,7 +49,8 @@ class CallMap(Generic[Key]):
 
     async def __aenter__(self) -> Self:
         check_not_entered(self._task)
-        self._task = asyncio.create_task(self._feeder.run(), name="manystream map")
+        self._task = start_task(self._feeder.run, asyncio.get_running_loop())
+        self._task.set_name("manystream map")
         return self
 
     async def __aexit__(self, *_: object) -> None:

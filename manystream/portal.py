@@ -19,9 +19,12 @@ from .engine.frontends.engine_thread import EngineThread
 from .engine.frontends.portal import Portal, PortalCall, PortalRecording, PortalStream
 from .engine.frontends.portal_map import PortalMap
 from .engine.options import EngineOptions
+from .engine.request.errors import EngineClosedError
 from .providers.catalog.provider import Provider
 
 __all__ = ["Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"]
+
+NO_THREAD = "the program is ending, and no thread begins any more: open the portal before that"
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def open_portal(
 
     Leaving the block cancels the calls that still run and waits until the thread has ended. An exception that ended the
     engine, such as `SystemExit` from a callback, is raised then. Raises `InvalidRequestError` for a provider that
-    cannot be used.
+    cannot be used, and `EngineClosedError` in a finalizer when the program ends.
     """
     with open_thread(providers, **options) as (engine, _):
         yield engine.from_thread
@@ -51,6 +54,8 @@ def open_thread(
 
     The engine's own methods are for functions that run on that thread.
     """
+    if sys.is_finalizing():
+        raise EngineClosedError(NO_THREAD)  # a started thread would never run
     opened: Future[tuple[Engine, EngineThread, trio.Event]] = Future()
 
     async def hold() -> None:

@@ -12,7 +12,7 @@ import logging
 import math
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from types import TracebackType
@@ -85,8 +85,7 @@ class AsyncioBackend:
 
         task = _Task(self, run)
         self._tasks.add(task)
-        # Not by the program's task factory, which may run the first step at once.
-        task.task = asyncio.Task(task.run(), loop=self._loop, context=self.new_context())
+        task.task = start_task(task.run, self._loop, self.new_context())
         return task
 
     def new_context(self) -> Context | None:
@@ -235,6 +234,46 @@ class AsyncioBackend:
         return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
+def start_task(
+    function: Callable[[], Coroutine[object, None, None]],
+    loop: asyncio.AbstractEventLoop,
+    context: Context | None = None,
+) -> asyncio.Task[None]:
+    """Start a task that begins even if it is cancelled before its first step, and gets the cancellation where it waits.
+
+    Not by the program's task factory, which may run the first step at once.
+    """
+    return asyncio.Task(_Beginning(function()), loop=loop, context=context)
+
+
+class _Beginning(Coroutine[object, None, None]):
+    """A coroutine that begins also where it is cancelled before. asyncio would drop it, and what it does at its end,
+    for which others wait, would never be done: `asyncio.run` cancels all tasks when its main one has ended."""
+
+    __slots__ = ("_coroutine", "_has_begun")
+
+    def __init__(self, coroutine: Coroutine[object, None, None]) -> None:
+        self._coroutine = coroutine
+        self._has_begun = False
+
+    def __await__(self) -> Generator[object, None, None]:
+        return self._coroutine.__await__()
+
+    def send(self, value: None, /) -> object:
+        self._has_begun = True
+        return self._coroutine.send(value)
+
+    def throw(
+        self, kind: type[BaseException] | BaseException, value: object = None, trace: TracebackType | None = None, /
+    ) -> object:
+        if not self._has_begun:
+            self.send(None)
+        return self._coroutine.throw(kind)
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+
 def _wake(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
@@ -256,23 +295,20 @@ class _Signal:
 
 
 class _Task:
-    """A background task. asyncio drops a task that is cancelled before its first step; this one still begins."""
+    """A background task, which reports its end."""
 
-    __slots__ = ("_backend", "_begun", "_cancelled", "_run", "task")
+    __slots__ = ("_backend", "_cancelled", "_run", "task")
 
     task: asyncio.Task[None]
 
     def __init__(self, backend: AsyncioBackend, run: Callable[[], Awaitable[None]]) -> None:
         self._backend = backend
         self._run = run
-        self._begun = self._cancelled = False
+        self._cancelled = False
 
     async def run(self) -> None:
-        self._begun = True
         failure: BaseException | None = None
         try:
-            if self._cancelled:
-                self.task.cancel()
             await self._run()
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -285,12 +321,11 @@ class _Task:
         if self._cancelled:
             return
         self._cancelled = True
-        if self._begun and not self.task.done():
-            # The group's tasks, too: in the next iteration they have closed their sockets.
-            group = self._backend.groups.get(self.task)
-            if group is not None:
-                group.cancel()
-            self.task.cancel()
+        # The group's tasks, too: in the next iteration they have closed their sockets.
+        group = self._backend.groups.get(self.task)
+        if group is not None:
+            group.cancel()
+        self.task.cancel()
 
 
 class _Group:
@@ -339,7 +374,7 @@ class _Group:
         async def run() -> None:
             await function(*arguments)
 
-        self._tasks.append(asyncio.Task(run(), loop=asyncio.get_running_loop()))
+        self._tasks.append(start_task(run, asyncio.get_running_loop()))
 
     def cancel(self) -> None:
         for task in self._tasks:

@@ -284,6 +284,81 @@ def test_a_loop_that_ends_closes_an_open_engine(provider: ms.Provider) -> None:
     assert asyncio.run(on_asyncio(provider))
 
 
+CUT_SHORT = """
+import asyncio, pathlib, sys, tempfile, threading
+import manystream as ms
+from manystream import aio
+
+PROVIDERS = [ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="sim")]
+REQUEST = ms.Request("sim/m", [ms.Message.user("x")])
+FOLDER = pathlib.Path(tempfile.mkdtemp())
+kept = []
+
+async def enter(**options):
+    kept.append(aio.open_engine(PROVIDERS, **options))
+    return await kept[0].__aenter__()
+
+async def raises():
+    (await enter()).start_stream(REQUEST)
+    raise ZeroDivisionError
+
+async def returns():
+    (await enter()).start_stream(REQUEST)
+
+async def traffic():
+    (await enter(traffic=ms.Traffic())).start_request(REQUEST)
+
+async def shared():
+    (await enter(traffic=ms.Traffic(shared=FOLDER / "shared"))).start_request(REQUEST)
+
+async def monitor():
+    (await enter(monitor=FOLDER / "monitor")).start_request(REQUEST)
+
+def cancel_all():
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+async def cancels():
+    async with aio.open_engine(PROVIDERS) as engine:
+        engine.start_stream(REQUEST)
+        cancel_all()
+
+async def maps():
+    async with aio.open_engine(PROVIDERS) as engine, engine.map([REQUEST]) as results:
+        cancel_all()
+        async for _ in results:
+            kept.clear()
+
+def run():
+    try:
+        asyncio.run(globals()[sys.argv[1]]())
+    except (ZeroDivisionError, asyncio.CancelledError):
+        pass
+
+if sys.argv[2] == "thread":
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+else:
+    run()
+print("ended")
+"""
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+@pytest.mark.parametrize("name", ["raises", "returns", "traffic", "shared", "monitor", "cancels", "maps"])
+def test_a_loop_that_ends_before_tasks_began_ends(name: str, where: str) -> None:
+    """asyncio drops a task that is cancelled before its first step, and the engine would wait for it forever."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", CUT_SHORT, name, where],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
 def test_an_engine_needs_no_thread(provider: ms.Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")

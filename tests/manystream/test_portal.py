@@ -311,6 +311,27 @@ def test_a_portal_in_a_finalizer_at_the_end_is_an_error() -> None:
     assert (ended.stdout.splitlines(), ended.stderr) == ([words] * 3, "")
 
 
+OPENED_AT_EXIT = """
+import sys
+import manystream as ms
+from manystream.portal import open_portal
+
+class Late:
+    def __del__(self, open_portal=open_portal, providers=[ms.OpenAIChat("k", "http://127.0.0.1:9/v1")]):
+        open_portal(providers).__enter__()
+
+kept = Late()
+"""
+
+
+def test_a_portal_opened_in_a_finalizer_at_the_end_is_an_error() -> None:
+    """A thread that begins then never runs: the program would never end."""
+    ended = subprocess.run(
+        [sys.executable, "-c", OPENED_AT_EXIT], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "EngineClosedError: the program is ending, and no thread begins any more" in ended.stderr
+
+
 def test_the_example_runs() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "threads.py")], capture_output=True, text=True,
