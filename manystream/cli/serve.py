@@ -23,7 +23,7 @@ from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
-from ..serve.gateway import GRACE, KEEP_ALIVE, open_gateway
+from ..serve.gateway import GRACE, KEEP_ALIVE, QUEUE, open_gateway
 from .addresses import provider_at, provider_of
 from .options import add_address, listening
 from .output.errors import CommandError
@@ -95,6 +95,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=KEEP_ALIVE,
         metavar="SECONDS",
         help=f"after how long a stream that waits gets a keep-alive (default: {KEEP_ALIVE:g}; inf: never)",
+    )
+    add(
+        "--queue",
+        type=float,
+        default=QUEUE,
+        metavar="SECONDS",
+        help="after how long a request that waits for a limit is refused, where its client says no timeout of its own"
+        f" (default: {QUEUE:g}; inf: never)",
     )
     add(
         "--grace",
@@ -230,6 +238,7 @@ async def _serve(given: argparse.Namespace, providers: Sequence[Provider], traff
                     port=given.port,
                     key=key,
                     keep_alive=given.keep_alive,
+                    queue=given.queue,
                     grace=given.grace,
                     trace=None if given.trace is None else Path(given.trace),
                 )

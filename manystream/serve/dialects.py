@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -189,6 +190,21 @@ def takes_interim(request: HTTPRequest) -> bool:
     return request.chunked and _HTTPX.search(request.headers.get("user-agent", "")) is not None
 
 
+def seconds_waited(request: HTTPRequest, otherwise: float) -> float:
+    """Return the seconds in which a client must get a refusal.
+
+    That is its own timeout as its SDK says it, less some for the way back and for what the SDK has rounded.
+    """
+    for name in TIMEOUT_HEADERS:
+        try:
+            own = float(request.headers.get(name, ""))
+        except ValueError:
+            continue
+        if 0 < own < math.inf:
+            return own - min(max(1.0, own / 10), 5.0, own / 2)
+    return otherwise
+
+
 def key_of(request: HTTPRequest) -> str:
     """Return the key of a client, wherever its dialect puts it; empty if there is none."""
     headers = request.headers
@@ -205,6 +221,9 @@ def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
 
 
 _HTTPX = re.compile(r"(?:OpenAI|Anthropic)/Python|google-genai-sdk/\S{1,64} gl-python|python-httpx")
+
+TIMEOUT_HEADERS = ("x-stainless-read-timeout", "x-stainless-timeout", "x-server-timeout")
+"""Headers in which the official SDKs say their timeout in seconds: OpenAI's, Anthropic's and google-genai's."""
 
 SENT_HEADERS = frozenset(
     {"accept", "content-type", "idempotency-key", "openai-beta", "originator", "session-id", "user-agent"}

@@ -10,12 +10,14 @@ import abc
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..engine.call.attempt import Attempt
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
 from ..engine.call.plain_request import PlainRequest
+from ..engine.call.timeouts import BACKOFF, QUEUED
 from ..engine.request.forwarded import ForwardedBody, forwarded_request
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
 from ..providers.errors import InvalidRequestError
@@ -37,6 +39,7 @@ from .dialects import (
     headers_to_client,
     headers_to_provider,
     query_of,
+    seconds_waited,
     takes_interim,
 )
 from .trace import TracedCall
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
 
 OURS: Final = frozenset({ErrorCategory.NETWORK, ErrorCategory.TIMEOUT, ErrorCategory.CANCELLED, ErrorCategory.BUDGET})
 """Categories of errors that no provider's answer explains."""
+
+REFUSED: Final = frozenset({429, 503, 529})
+"""The statuses with which a provider says that the request may be sent later."""
 
 BODY_END = 2.0
 """Seconds in which the end of a body may follow the end of its answer. The pool closes the connection then, too."""
@@ -87,7 +93,7 @@ class GatewayConnection(AnsweringConnection):
     def fail(self, dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int) -> None:
         """Respond with an error of the gateway's own. retry_after_ms: -1 for no Retry-After."""
         headers = [("content-type", "application/json")]
-        if status != 503:  # the engine has repeated what it can; a gateway that has ended may be started again
+        if status not in (429, 503):  # the engine has repeated what it can; a limit passes, and a gateway may be back
             headers.append(("x-should-retry", "false"))
         if retry_after_ms > 0:
             headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
@@ -235,8 +241,8 @@ class Forwarding(ClientRequest):
     """
 
     __slots__ = (
-        "_after_end", "_body", "_call", "_chosen", "_completion", "_interim", "_is_over", "_left", "_model", "_newest",
-        "_sent_tail", "_started", "_stream", "_timer", "latest",
+        "_after_end", "_body", "_call", "_chosen", "_completion", "_interim", "_is_over", "_late", "_late_at",
+        "_late_timer", "_left", "_model", "_newest", "_sent_tail", "_started", "_stream", "_timer", "latest",
     )  # fmt: skip
 
     def __init__(
@@ -255,6 +261,9 @@ class Forwarding(ClientRequest):
         self._sent_tail = b"\n\n"  # the last bytes that the client got
         self._after_end = 0  # bytes after the end of the answer
         self._timer: Timer | None = None
+        self._late: ProviderError | None = None  # the refusal of a call that could not be sent in time
+        self._late_at = gateway.loop.clock() + seconds_waited(request, gateway.queue)
+        self._late_timer: Timer | None = None
         self._started = time.time()
         self._newest: AnswerTap | None = None
         self.latest: AnswerTap | None = None
@@ -284,6 +293,8 @@ class Forwarding(ClientRequest):
         slot.running[call] = None
         if not self._is_over and (stream or self._interim):
             self._arm(gateway.keep_alive, self._keep_alive)
+        if not self._is_over:
+            self._late_timer = gateway.timers.at(self._late_at, self._look, lambda _: self._connection.client_left())
 
     # --- as the forwarder of the call ---
 
@@ -298,6 +309,9 @@ class Forwarding(ClientRequest):
         if self._chosen is None and self._stream and tap.attempt.content_at < math.inf:
             self._chosen = tap  # no other attempt follows
         if tap is not self._chosen or self._is_over:
+            if tap.attempt.over and self._call is not None and tap.status in REFUSED:
+                self._gateway.hint(self._call.target, tap.attempt.headers)
+                self._look()
             return
         connection, completion = self._connection, self._completion
         is_last = tap.ended and completion is not None
@@ -332,11 +346,16 @@ class Forwarding(ClientRequest):
 
     def broken(self, tap: AnswerTap) -> None:
         """The connection of an attempt broke. After the answer's end that means only that nothing follows."""
+        self._look()
         if tap is self._chosen and self._completion is not None and not self._is_over:
             tap.ended = True
             self.flush(tap)
 
     def _on_completion(self, completion: Completion) -> None:
+        if self._late is not None:
+            if not completion.attempts:
+                self._late.category = ErrorCategory.RATE_LIMIT
+            completion = replace(completion, error=self._late)
         self._completion = completion
         if self._call is not None:
             self.slot.running.pop(self._call, None)
@@ -402,9 +421,21 @@ class Forwarding(ClientRequest):
         self._timer = self._gateway.timers.at(when, function, lambda _: drop())
 
     def _disarm(self) -> None:
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            timer.cancel()
+        for timer in (self._timer, self._late_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._late_timer = None
+
+    def _look(self) -> None:
+        """Refuse a call that still waits when its client waits no longer. Keep-alives would let it wait for ever."""
+        call, gateway = self._call, self._gateway
+        if self._is_over or self._completion is not None or call is None or call.state not in (QUEUED, BACKOFF):
+            return  # one that is under way is looked at when its attempt has failed
+        if gateway.loop.clock() >= self._late_at:
+            reason = f" (waiting for {call.waiting_for})" if call.waiting_for else ""
+            self._late = ProviderError(f"the request could not be sent in time{reason}", category=ErrorCategory.TIMEOUT)
+            self._late.retry_after_ms = gateway.hint_ms(call.target)
+            call.cancel()
 
     def _keep_alive(self) -> None:
         """Send a keep-alive: nothing has come that the client could get."""

@@ -10,6 +10,7 @@ import math
 import os
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import RequestOptions, Tags
 from ..providers.model.request_rules import REQUEST
 from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, text, whole
+from ..providers.wire.retry_hints import retry_after_ms
 from ..transport.timers import Timer
 from .access import names_an_address, why_refused
 from .dialects import (
@@ -56,6 +58,9 @@ SLOT_KEY = "slot-"
 """The beginning of a slot's key. An unknown key that begins so is that of a slot that has ended."""
 
 KEEP_ALIVE = 15.0
+QUEUE = 60.0
+"""Seconds after which a request that could not be sent is refused, where its client says no timeout of its own."""
+
 GRACE = 25.0
 """Seconds for the answers that are under way when the gateway ends. Kubernetes kills a process 5 seconds later."""
 
@@ -66,6 +71,7 @@ SLOT_IDLE = 3600.0
 LONGEST_PAUSE = 0.00025
 """The most seconds for which the loop gathers what arrives. A request and its answer both wait for it."""
 
+HINTS_KEPT = 1000
 ANSWERS_KEPT = 10_000
 """The number of latest answers whose provider is known."""
 
@@ -183,6 +189,7 @@ OPTIONS: dict[str, Rule] = {
     "port": whole(0, 65535, must="a port from 0 to 65535"),
     "key": optional(Rule("text", (str,), inside=_check_key, secret=True)),
     "keep_alive": _ABOVE_0,
+    "queue": _ABOVE_0,
     "grace": SECONDS,
     "trace": optional(PATH),
 }
@@ -203,13 +210,14 @@ class Gateway:
     host, port: where it listens.
     base_url: the base URL for a client of any dialect.
     keep_alive: seconds without an answer after which a stream's client gets a keep-alive.
+    queue: seconds after which a request that waits is refused, where its client says no timeout of its own.
     grace: seconds for the answers that are under way when the block is left.
     traces: the folder for the calls of all slots, or None.
     """
 
     __slots__ = (
-        "_answers", "_default", "_ends_at", "_key", "_names", "_slots", "base_url", "calls", "grace", "host",
-        "http", "keep_alive", "loop", "port", "timers", "traces",
+        "_answers", "_default", "_ends_at", "_hints", "_key", "_names", "_slots", "base_url", "calls", "grace", "host",
+        "http", "keep_alive", "loop", "port", "queue", "timers", "traces",
     )  # fmt: skip
 
     def __init__(
@@ -219,13 +227,16 @@ class Gateway:
         port: int,
         key: str | None,
         keep_alive: float,
+        queue: float,
         grace: float,
         trace: str | os.PathLike[str] | None,
     ) -> None:
         """Listen. Raises `InvalidRequestError` and `OSError`."""
         if not hasattr(engine, "_calls"):
             raise InvalidRequestError("engine", f"must be the engine of an open_engine block, not {described(engine)}")
-        check_arguments(OPTIONS, host=host, port=port, key=key, keep_alive=keep_alive, grace=grace, trace=trace)
+        check_arguments(
+            OPTIONS, host=host, port=port, key=key, keep_alive=keep_alive, queue=queue, grace=grace, trace=trace
+        )
         if not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}") and not key:
             raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
         self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
@@ -234,6 +245,7 @@ class Gateway:
         self.loop: Loop = runtime.loop
         self.timers: Timers = runtime.timers
         self.keep_alive: float = keep_alive
+        self.queue: float = queue
         self.grace: float = grace
         self._ends_at = math.inf
         self.traces: Path | None = None if trace is None else Path(trace)
@@ -243,6 +255,7 @@ class Gateway:
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
+        self._hints: dict[str, float] = {}  # a target → until when its latest refusal asks to wait
         at = partial(self.timers.at, is_timeout=True)
         self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), at)
         self.host: str = self.http.host
@@ -366,6 +379,19 @@ class Gateway:
         if len(self._answers) > ANSWERS_KEPT:
             del self._answers[next(iter(self._answers))]
 
+    def hint(self, target: str, headers: Mapping[str, str]) -> None:
+        """Remember the hint of a provider's refusal. headers: those of the refusal."""
+        hint = retry_after_ms(headers, time.time(), status=429)
+        if hint >= 0:
+            self._hints[target] = self.loop.clock() + hint / 1000
+            if len(self._hints) > HINTS_KEPT:
+                del self._hints[next(iter(self._hints))]
+
+    def hint_ms(self, target: str) -> int:
+        """Return the milliseconds that are left of the latest hint; -1 if there is none."""
+        left = self._hints.get(target, 0.0) - self.loop.clock()
+        return math.ceil(left * 1000) if left > 0 else -1
+
     def model_of(self, dialect: str, model: str | None, rest: str = "") -> str:
         """Return the model's name for the engine: that of a route, or with the name of a provider that speaks the
         dialect. None: any model of the provider with the answer that `rest` names, or of the first one.
@@ -426,6 +452,7 @@ def open_gateway(
     port: int = 0,
     key: str | None = None,
     keep_alive: float = KEEP_ALIVE,
+    queue: float = QUEUE,
     grace: float = GRACE,
     trace: str | os.PathLike[str] | None = None,
 ) -> Gateway:
@@ -439,10 +466,12 @@ def open_gateway(
     key: the key that clients must send, unless they send a slot's. None: every key is accepted.
     keep_alive: seconds without an answer after which the client of a stream gets a keep-alive of its dialect, and again
         after as many; `math.inf` for none. From the first one on, a refusal comes as an event of the stream.
+    queue: seconds after which a request that still waits to be sent, or to be sent again, is refused; `math.inf` for
+        never. A client whose SDK says its timeout in a header is refused shortly before that timeout instead.
     grace: seconds for the answers that are under way when the block is left. New requests get a 503 meanwhile. What is
         not answered then ends with an error of the client's dialect. 0 if an exception leaves the block.
     trace: a folder for the calls of every slot, one file of JSON lines for each.
 
     Raises `InvalidRequestError` for a wrong value, `EngineClosedError`, and `OSError` if it cannot listen there.
     """
-    return Gateway(engine, host, port, key, keep_alive, grace, trace)
+    return Gateway(engine, host, port, key, keep_alive, queue, grace, trace)

@@ -1023,6 +1023,92 @@ async def test_httpx_gets_interim_responses(autojump_clock: MockClock, stream: b
     assert error_body("no").encode() in got.body.replace(b"data: ", b"")
 
 
+# --- refusals in time ---
+
+
+@pytest.mark.parametrize("traffic", [None, ms.Traffic()])
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ((), 20, 21),
+        (("x-stainless-read-timeout: 5.0", "User-Agent: OpenAI/Python 2.1"), 3.9, 5),
+        (("X-Stainless-Timeout: 2",), 0.9, 2),
+        (("X-Server-Timeout: 3", "User-Agent: google-genai-sdk/1.9 gl-python/3.12"), 1.9, 3),
+        (("x-stainless-read-timeout: 0.2",), 0.1, 0.2),
+        (("x-stainless-read-timeout: nan", "x-stainless-timeout: 600"), 595, 600),
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_refusal_comes_within_the_clients_timeout(
+    autojump_clock: MockClock,
+    traffic: ms.Traffic | None,
+    headers: Sequence[str],
+    least: float,
+    most: float,
+    stream: bool,
+) -> None:
+    """Keep-alives would let it wait for ever. It is the provider's own, with its hint."""
+    refusal = answer(error_body("slow down"), status="429 No", headers="retry-after: 7\r\n")
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(refusal)
+
+    retry = ms.Retry(max_attempts=1000)
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], retry=retry, traffic=traffic) as engine,
+        open_gateway(engine, queue=20, keep_alive=30) as gateway,
+    ):
+        began, slot = trio.current_time(), gateway.slot("a")
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": stream}, *headers, key=slot.key))
+        seconds = trio.current_time() - began
+        await until(lambda: bool(slot.calls))
+        [call] = slot.trace().calls
+    assert least <= seconds <= most
+    assert error_body("slow down").encode() in got.body.replace(b"data: ", b"")
+    assert got.status == (200 if stream and most > 30 else 429)  # after a keep-alive, it is an event of the stream
+    assert got.headers.get("retry-after") == (None if got.status == 200 else "7")
+    assert call.completion.error is not None
+    assert "could not be sent in time" in call.completion.error.message
+    assert not call.client_left
+
+
+async def test_what_was_never_sent_is_refused_with_the_hint(autojump_clock: MockClock) -> None:
+    async def script(line: Line) -> None:
+        assert await line.request()
+        await line.send(answer(error_body("no"), status="429 No", headers="retry-after: 40\r\n"))
+        assert not await line.request()
+
+    traffic = ms.Traffic(adaptive=False)
+    async with (
+        open_peer(script) as peer,
+        gateway_to(peer, queue=10, traffic=traffic) as gateway,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(ask, gateway.port, posted(CHAT, HELLO))
+        await trio.sleep(1)
+        got = await ask(gateway.port, posted(CHAT, HELLO))
+    assert (got.status, got.headers["retry-after"]) == (429, "29")
+    assert "x-should-retry" not in got.headers
+    assert "waiting for" in json.loads(got.body)["error"]["message"]
+
+
+async def test_a_server_that_is_away_is_waited_for_in_time(autojump_clock: MockClock) -> None:
+    async def script(line: Line) -> None:
+        pytest.fail("nothing is sent")
+
+    async with open_peer(script) as peer:
+        url = peer.url
+    away = ms.OpenAIChat("k", url)
+    async with (
+        ms.open_engine([away], traffic=ms.Traffic()) as engine,
+        open_gateway(engine, queue=10) as gateway,
+    ):
+        got = await ask(gateway.port, posted(CHAT, HELLO))
+    assert got.status == 504
+
+
 # --- slots ---
 
 
