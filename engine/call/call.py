@@ -35,7 +35,7 @@ from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
 from .plain_request import PlainRequest
-from .retry import backoff, read_again_delay, retry_delay
+from .retry import backoff, follows_hint, read_again_delay, retry_delay
 from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
@@ -722,7 +722,9 @@ class RunningCall:
             now, idle, in_progress = self._runtime.loop.clock(), self._clocks.idle, error.provider_code == IN_PROGRESS
             in_vain = durable.in_vain(now, attempt.answered_for(now))
             pause = read_again_delay(error, in_vain, self._retry, self._runtime.random)
-            left = durable.time_left(now, idle, pause if in_progress or error.retry_after_ms >= 0 else -math.inf)
+            # A server that names times again and again, and never answers, is out of reach.
+            hinted = follows_hint(error, self._retry) and in_vain < self._retry.max_attempts
+            left = durable.time_left(now, idle, pause if in_progress or hinted else -math.inf)
             if left > 0:
                 durable.resumed += not in_progress
                 self._pause(min(pause, left))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ...providers.model.options import Retry
@@ -42,6 +41,11 @@ def hinted_pause(hint: float, refusals: int, at_most: float) -> float:
     return min(at_most, max(hint, min(LONGEST_GROWN, LEAST_PAUSE * 2.0 ** max(0, min(refusals, 60)))))
 
 
+def follows_hint(error: ProviderError, options: Retry) -> bool:
+    """Return whether the server names a time to wait which is followed: of at most `max_hint`."""
+    return 0 <= error.retry_after_ms <= options.max_hint * 1000
+
+
 def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Callable[[], float]) -> float | None:
     """Return the seconds to wait before the next attempt; None for no further attempt.
 
@@ -50,17 +54,14 @@ def retry_delay(error: ProviderError, attempts: int, options: Retry, random: Cal
     """
     if not error.retryable or attempts >= options.max_attempts:
         return None
-    if error.retry_after_ms >= 0:
-        hint = error.retry_after_ms / 1000
-        return None if hint > options.max_hint else _obeyed(hint, attempts - 1, options, random, options.max_hint)
-    return backoff(attempts, options, random)
+    if follows_hint(error, options):
+        return _obeyed(error, attempts - 1, options, random)
+    return None if error.retry_after_ms >= 0 else backoff(attempts, options, random)
 
 
-def _obeyed(
-    hint: float, refusals: int, options: Retry, random: Callable[[], float], at_most: float = math.inf
-) -> float:
+def _obeyed(error: ProviderError, refusals: int, options: Retry, random: Callable[[], float]) -> float:
     """Return `hinted_pause`, with the jitter."""
-    pause = hinted_pause(hint, refusals, at_most)
+    pause = hinted_pause(error.retry_after_ms / 1000, refusals, options.max_hint)
     return pause + random() * min(options.jitter, pause * HINT_SPREAD)
 
 
@@ -75,8 +76,8 @@ def read_again_delay(error: ProviderError, before: int, options: Retry, random: 
     error: why the latest read has not brought its end.
     before: the reads in vain before that one, in a row.
     """
-    if error.retry_after_ms >= 0:
-        return _obeyed(error.retry_after_ms / 1000, before, options, random)
+    if follows_hint(error, options):
+        return _obeyed(error, before, options, random)
     if error.provider_code == IN_PROGRESS:
         return min(LONGEST_POLL, backoff(before + 1, options, random))
     return backoff(before, options, random) if before else random() * min(options.jitter, FIRST_PAUSE)

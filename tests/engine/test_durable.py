@@ -456,13 +456,30 @@ async def test_a_connection_that_brings_nothing_is_replaced(autojump_clock: Mock
     assert keeper.created == 1
 
 
-@pytest.mark.parametrize("hint", [50, 500])
-async def test_a_hint_of_the_server_is_obeyed(hint: int, autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize(("hint", "pause"), [(50, 50), (120, 120), (121, 1), (86400, 1)])
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+async def test_a_hint_is_obeyed_up_to_max_hint(name: str, hint: int, pause: int, autojump_clock: MockClock) -> None:
     full = answer(error_body("full"), status="429 Too Many Requests", headers=f"Retry-After: {hint}\r\n")
-    async with keeping("responses", 1700, full, timeouts=ms.Timeouts(idle=20)) as (_, engine):
+    async with keeping(name, 1700, full, timeouts=ms.Timeouts(idle=20)) as (_, engine):
         started = trio.current_time()
         assert (await read(engine, durable())).completion.success
-        assert trio.current_time() - started == pytest.approx(hint, abs=0.5)
+        assert trio.current_time() - started == pytest.approx(pause, abs=0.5)
+
+
+async def test_a_server_that_only_names_times_is_out_of_reach(autojump_clock: MockClock) -> None:
+    full = answer(error_body("full"), status="429 Too Many Requests", headers="Retry-After: 50\r\n")
+    async with keeping("responses", 1700, *[full] * 100, timeouts=ms.Timeouts(idle=120)) as (_, engine):
+        started = trio.current_time()
+        assert (await read(engine, durable())).completion.error_category is ms.ErrorCategory.RATE_LIMIT
+        assert trio.current_time() - started < 4 * 50 + 120 + 50
+
+
+async def test_an_answer_in_progress_is_asked_for_within_max_hint(autojump_clock: MockClock) -> None:
+    pending = answer(json.dumps(PENDING["responses"]), headers="Retry-After: 86400\r\n")
+    async with keeping("responses", *[pending] * 3, answer(json.dumps(WHOLE["responses"]))) as (_, engine):
+        started = trio.current_time()
+        assert (await engine.start_request(durable()).wait()).success
+        assert trio.current_time() - started < 10
 
 
 # --- unstreamed ---

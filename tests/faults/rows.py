@@ -37,6 +37,7 @@ TORTURE = "faults/test_torture.py::test_"
 FLOODS = "faults/test_floods.py::test_"
 BLOCKED = "manystream/test_blocked_loop.py::test_"
 LIFETIME = "engine/test_lifetime.py::test_"
+DURABLE = "engine/test_durable.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
@@ -175,7 +176,9 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(46, "`Retry-After` in every form", "the engine waits, from 0.1 to 120 s; it ignores an invalid hint",
              "yes", "yes",
              REQUEST + "a_hint_is_followed_within_bounds", REQUEST + "a_retry_after_date_is_followed",
-             "faults/test_retries.py::test_retries_by_category_hint"),
+             "faults/test_retries.py::test_retries_by_category_hint",
+             DURABLE + "a_hint_is_obeyed_up_to_max_hint",
+             DURABLE + "an_answer_in_progress_is_asked_for_within_max_hint"),
     ),
     "The way there": (
         _row(47, "the connection is refused", "NETWORK, phase connect, at once", "-", "safe",
