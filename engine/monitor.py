@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import logging
 import math
 import os
 import socket
@@ -40,6 +39,7 @@ from .private_socket import (
     runtime_folder,
     serve,
 )
+from .request.noting import NoteLogger
 from .traffic.budgets.amounts import MEMBERS, BudgetStatistics
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .gate import Calls
     from .observe.statistics import Statistics
 
-logger: logging.Logger = logging.getLogger("manystream.monitor")
+logger = NoteLogger("manystream.monitor")
 
 FORMAT = 1
 """The version of the format, in each report. It changes if a member is removed or changes its meaning, not if one is

@@ -48,7 +48,7 @@ def _is_given(monitor: object) -> bool:
 
 
 def _keeps_answers(cache: object) -> bool:
-    return hasattr(cache, "find") and hasattr(cache, "tap")
+    return hasattr(cache, "find") and hasattr(cache, "note")
 
 
 OPTIONS: dict[str, Rule | RuleElsewhere] = {

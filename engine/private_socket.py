@@ -7,7 +7,6 @@ under the name that is expected. So the owner of both is checked, and of the pro
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import stat
@@ -18,8 +17,9 @@ from pathlib import Path
 
 from ..providers.errors import ManystreamError
 from ..transport.backend import Backend, Cancellable
+from .request.noting import NoteLogger
 
-logger: logging.Logger = logging.getLogger("manystream.engine")
+logger = NoteLogger("manystream.engine")
 
 PATH_BYTES = 103
 """The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""

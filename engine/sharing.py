@@ -14,7 +14,6 @@ end before the successor grants any.
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import os
 import socket
@@ -45,11 +44,12 @@ from .private_socket import (
     remove_own,
     serve,
 )
+from .request.noting import NoteLogger
 from .traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS
 from .traffic.options import Traffic
 from .traffic.shared_limits import EngineShare, KeeperState, MessageError, difference
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 OPTION = "traffic.shared"
 

@@ -14,7 +14,6 @@ A hit costs one read of SQLite on the engine's thread. A thread of the cache wri
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 import os
 import queue
@@ -22,21 +21,20 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from .engine.call.runtime import KeptAnswer, Tap
+from .engine.call.runtime import KeptAnswer, Note
 from .engine.observe import private_file
+from .engine.request.noting import NoteLogger, Notes
 from .engine.request.prepared import Prepared
 from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
 from .providers.json.json_values import MalformedJSONError, dumps, exact_loads
 from .providers.model.rules import Rule, check_arguments, number
-from .transport.errors import TransportError
-from .transport.exchange import Exchange, RawHeaders
+from .transport.exchange import RawHeaders
 
-logger: logging.Logger = logging.getLogger("manystream.cache")
+logger = NoteLogger("manystream.cache")
 
 FILE = "answers.sqlite"
 """The name of the file if the path is a folder."""
@@ -67,7 +65,6 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, made REAL, used REAL, 
 CREATE INDEX IF NOT EXISTS by_use ON answers (used, size);
 """
 
-Value = TypeVar("Value")
 _Job: TypeAlias = Callable[[sqlite3.Connection], object]
 
 
@@ -105,7 +102,7 @@ class AnswerCache:
         self.misses: int = 0
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self._warned = False
+        self.notes: Notes = Notes(logger, f"the cache {self.path} is not used", (sqlite3.Error, CacheError))
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reader: sqlite3.Connection | None = self._connect()
         self._writer = threading.Thread(target=self._write, name="manystream cache", daemon=True)
@@ -134,9 +131,7 @@ class AnswerCache:
         if reader is None:
             return None
         key, now = _key(prepared), time.time()
-        found = self._guarded(
-            lambda: reader.execute("SELECT head, body, made FROM answers WHERE key = ?", (key,)).fetchone()
-        )
+        found = reader.execute("SELECT head, body, made FROM answers WHERE key = ?", (key,)).fetchone()
         if found is None or not now - self._max_age < found[2] <= now + self._max_age:
             self.misses += 1
             return None
@@ -145,9 +140,9 @@ class AnswerCache:
         head = [header.partition(b":") for header in found[0].split(b"\n")]
         return [(name, value) for name, _, value in head], found[1]
 
-    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
-        """Return an exchange that keeps the answer if it is complete, and forwards everything to `exchange`."""
-        return _Copy(self, _key(prepared), exchange)
+    def note(self, prepared: Prepared) -> Note:
+        """Return what keeps the answer if it is complete."""
+        return _Copy(self, _key(prepared))
 
     def keep(self, key: bytes, headers: RawHeaders, body: bytes) -> None:
         """Keep an answer. It is written soon."""
@@ -165,9 +160,9 @@ class AnswerCache:
     def _write(self) -> None:
         writer: sqlite3.Connection | None = None
         while (job := self._jobs.get()) is not None:
-            writer = writer or self._guarded(self._connect)
+            writer = writer or self.notes.take(self._connect)
             if writer is not None:
-                self._guarded(partial(self._perform, writer, job))
+                self.notes.take(self._perform, writer, job)
         if writer is not None:
             writer.close()
 
@@ -208,54 +203,29 @@ class AnswerCache:
             raise CacheError(f"{self.path} is no cache of answers: {error}; name another file, or delete it") from None
         return connection
 
-    def _guarded(self, work: Callable[[], Value]) -> Value | None:
-        """Do some work with the file. Its error is logged once, and None is returned."""
-        try:
-            return work()
-        except (sqlite3.Error, CacheError) as error:
-            if not self._warned:
-                self._warned = True
-                logger.error("the cache %s is not used: %s", self.path, error)
-            return None
-
 
 class _Copy:
-    """An exchange that copies an answer, and forwards it to another exchange."""
+    """Copies an answer."""
 
-    __slots__ = ("_body", "_cache", "_exchange", "_headers", "_key", "_size")
+    __slots__ = ("_body", "_cache", "_headers", "_key", "_size")
 
-    def __init__(self, cache: AnswerCache, key: bytes, exchange: Exchange) -> None:
+    def __init__(self, cache: AnswerCache, key: bytes) -> None:
         self._cache = cache
         self._key = key
-        self._exchange = exchange
         self._headers: RawHeaders | None = None
         self._body: list[bytes] = []
         self._size = 0
 
-    def on_head(self, status: int, headers: RawHeaders) -> None:
+    def head(self, status: int, headers: RawHeaders) -> None:
         self._headers = headers if status == 200 else None
-        self._exchange.on_head(status, headers)
 
-    def on_body(self, data: bytes) -> None:
+    def body(self, data: bytes) -> None:
         self._size += len(data)
         if self._size <= LARGEST_ANSWER:
             self._body.append(data)
-        self._exchange.on_body(data)
 
-    def on_end(self) -> None:
-        self._exchange.on_end()
-
-    def on_failure(self, error: TransportError) -> None:
-        self._exchange.on_failure(error)
-
-    def on_defect(self, error: Exception) -> None:
-        self._exchange.on_defect(error)
-
-    def left(self, *, whole: bool) -> None:
-        """Forward the report that the attempt has ended."""
-        left = getattr(self._exchange, "left", None)
-        if left is not None:
-            left(whole=whole)
+    def ended(self, how: str) -> None:
+        """Do nothing: only an answer that is accepted is kept."""
 
     def accepted(self) -> None:
         """Keep the answer."""

@@ -29,6 +29,7 @@ from .body import STEP_EVENTS, Body, Receiver, content_coding
 from .completion import Timings
 from .error_body import ErrorBody
 from .fast_path import FastPath, FastReceiver
+from .runtime import Tap
 from .stream_body import StreamBody
 from .timeouts import (
     CONNECTING,
@@ -47,7 +48,7 @@ from .timeouts import (
 )
 
 if TYPE_CHECKING:
-    from .runtime import Action, KeptAnswer, Runtime, Tap
+    from .runtime import Action, KeptAnswer, Runtime
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
@@ -411,12 +412,8 @@ class Attempt:
         self.phase = SEND
         forwarder = self.prepared.forwarder
         exchange: Exchange = self if forwarder is None else forwarder.tap(self)
-        recording = self._runtime.recording
-        if recording is not None and not recording.closed:
-            exchange = self._tap = recording.tap(self.prepared, exchange)
-        answers = self._runtime.answers
-        if answers is not None and not self.reads:
-            exchange = self._tap = answers.tap(self.prepared, exchange)
+        if self._runtime.recording is not None or self._runtime.answers is not None:
+            exchange = self._noted(exchange)
         connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
@@ -427,6 +424,15 @@ class Attempt:
         if self.paused:
             self.pause()
         self.arm()
+
+    def _noted(self, exchange: Exchange) -> Exchange:
+        """Return an exchange that lets the recording and the store of answers note everything."""
+        recorders = (self._runtime.recording, None if self.reads else self._runtime.answers)
+        named = [(each.notes.take(each.note, self.prepared), each.notes) for each in recorders if each is not None]
+        notes = [(note, guard) for note, guard in named if note is not None]
+        if notes:
+            exchange = self._tap = Tap(notes, exchange)
+        return exchange
 
     def _signs(self) -> bool:
         """Sign the request, which is sent now. Returns False if the attempt has ended."""
@@ -750,7 +756,7 @@ class Attempt:
         connection = self.connection
         if connection is not None:
             if self._tap is not None:
-                self._tap.left(whole=False)
+                self._tap.ended("left")
             connection.close()
             self.connection = None  # last: if closing raises, it is closed again
 
@@ -759,6 +765,6 @@ class Attempt:
         connection, deliver = self.connection, self.is_forwarded
         if connection is not None:
             if self._tap is not None and not deliver:
-                self._tap.left(whole=True)
+                self._tap.ended("whole")
             connection.drain(deliver=deliver)
             self.connection = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,7 @@ from ...transport.timers import Deadline
 from ..request.continued import ContinuedAnswer
 from ..request.durable import IN_PROGRESS, DurableAnswer
 from ..request.errors import callback_failed, cancelled, internal
+from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
 from .admission_control import AdmissionControl
@@ -39,7 +39,7 @@ from .retry import backoff, follows_hint, read_again_delay, retry_delay
 from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
-logger: logging.Logger = logging.getLogger("manystream.engine")
+logger = NoteLogger("manystream.engine")
 
 COST_OF_ANOTHER = "another call has created the answer"
 """Why the cost of a call is not known that has only read a durable answer."""
@@ -417,7 +417,7 @@ class RunningCall:
         """Take an answer that was kept, in place of sending the call. Returns False if there is none."""
         prepared = self._prepared
         reads = prepared.durable is not None and prepared.durable.reads
-        kept = answers.find(prepared) if prepared.forwarder is None and not reads else None
+        kept = answers.notes.take(answers.find, prepared) if prepared.forwarder is None and not reads else None
         if kept is not None:
             self._admission = None  # the call is sent nowhere
             attempt = self._attempt = Attempt(

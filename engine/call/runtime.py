@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from ...transport.backend import Backend
+from ...transport.errors import TransportError
 from ...transport.exchange import Exchange, RawHeaders
 from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
 from ...transport.url import Origin
 from ..request.limits import Limits
+from ..request.noting import Notes
 from ..request.prepared import Prepared
 from .buffered import Buffered
 from .home import Home
@@ -20,43 +22,98 @@ from .home import Home
 Action: TypeAlias = Callable[[], None]
 
 
-class Tap(Exchange, Protocol):
-    """An exchange in front of another one, to which it forwards everything."""
+class Note(Protocol):
+    """What is noted of one exchange. What its methods raise changes no call."""
 
-    def left(self, *, whole: bool) -> None:
-        """Receive the report that the attempt has ended. `whole`: the answer was complete."""
+    def head(self, status: int, headers: RawHeaders) -> None:
+        """Note the head of the response."""
+        ...
+
+    def body(self, data: bytes) -> None:
+        """Note bytes of its body."""
+        ...
+
+    def ended(self, how: str) -> None:
+        """Note how the exchange has ended: the answer is "whole", the connection is "broken", or the attempt has "left"
+        before the end. A report after the first one says nothing new."""
         ...
 
     def accepted(self) -> None:
-        """Receive the report that the answer is the call's, which has succeeded."""
+        """Note that the answer is the call's, which has succeeded."""
         ...
+
+
+class Tap(Exchange):
+    """An exchange in front of another one, to which it forwards everything, after it was noted."""
+
+    __slots__ = ("_exchange", "_notes")
+
+    def __init__(self, notes: list[tuple[Note, Notes]], exchange: Exchange) -> None:
+        self._notes = notes
+        self._exchange = exchange
+
+    def on_head(self, status: int, headers: RawHeaders) -> None:
+        for note, notes in self._notes:
+            notes.take(note.head, status, headers)
+        self._exchange.on_head(status, headers)
+
+    def on_body(self, data: bytes) -> None:
+        for note, notes in self._notes:
+            notes.take(note.body, data)
+        self._exchange.on_body(data)
+
+    def on_end(self) -> None:
+        self.ended("whole")
+        self._exchange.on_end()
+
+    def on_failure(self, error: TransportError) -> None:
+        self.ended("broken")
+        self._exchange.on_failure(error)
+
+    def on_defect(self, error: Exception) -> None:
+        self.ended("broken")
+        self._exchange.on_defect(error)
+
+    def ended(self, how: str) -> None:
+        """Note how the exchange has ended."""
+        for note, notes in self._notes:
+            notes.take(note.ended, how)
+
+    def accepted(self) -> None:
+        """Note that the answer is the call's."""
+        for note, notes in self._notes:
+            notes.take(note.accepted)
 
 
 KeptAnswer: TypeAlias = tuple[RawHeaders, bytes]
 """The headers and the body of an answer that was kept."""
 
 
-class AnswerStore(Protocol):
-    """Keeps the answers of requests, so that no request is sent whose answer it has."""
+class Recorder(Protocol):
+    """Notes exchanges. notes: guards its notes, and says which are lost."""
+
+    notes: Notes
+
+    def note(self, prepared: Prepared) -> Note | None:
+        """Return what notes the exchange of an attempt; None if nothing does."""
+        ...
+
+
+class AnswerStore(Recorder, Protocol):
+    """Keeps the answers of requests when they are accepted, so that no request is sent whose answer it has."""
 
     def find(self, prepared: Prepared) -> KeptAnswer | None:
-        """Return the answer to a request, or None if there is none. Never raises."""
-        ...
-
-    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
-        """Return an exchange that keeps the answer when it is accepted, and forwards everything to `exchange`."""
+        """Return the answer to a request, or None if there is none."""
         ...
 
 
-class Recorder(Protocol):
-    """A recording: creates the taps in front of exchanges, until it is closed."""
+class Recording(Recorder, Protocol):
+    """A recording of all exchanges, until it is closed."""
 
     @property
     def closed(self) -> bool: ...
 
     def close(self) -> None: ...
-
-    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap: ...
 
 
 class Runtime:
@@ -98,7 +155,7 @@ class Runtime:
         self.most_retries: float = limits.retry_reserve
         self.random: Callable[[], float] = random.Random().random
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.recording: Recorder | None = None
+        self.recording: Recording | None = None
         self.answers: AnswerStore | None = None
         self.paused: dict[Origin, float] = {}
         self.retried: int = 0

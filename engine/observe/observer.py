@@ -11,7 +11,6 @@ Without an observer, nothing here runs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -24,12 +23,13 @@ from ..call.call import CallHooks, RunningCall
 from ..call.callbacks import CallContext, check_callback
 from ..call.completion import Completion
 from ..call.handle import Call
+from ..request.noting import NoteLogger, Notes
 from ..request.prepared import Prepared
 from ..traffic.budgets.amounts import BudgetStatistics
 from ..traffic.limits.rate_limit import LimiterStatistics
 from ..traffic.routing.options import RouteStatistics
 
-logger: logging.Logger = logging.getLogger("manystream.observe")
+logger = NoteLogger("manystream.observe")
 
 
 @dataclass(slots=True, frozen=True)
@@ -128,10 +128,9 @@ class GuardedObserver:
     if a method of the observer is not a plain function.
 
     every_event: True if the observer wants every event.
-    failures: the number of exceptions.
     """
 
-    __slots__ = ("_calls", "_observer", "_on_raise", "_raised", "every_event", "failures")
+    __slots__ = ("_calls", "_notes", "_observer", "_on_raise", "every_event")
 
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         for hook in HOOKS:
@@ -139,9 +138,13 @@ class GuardedObserver:
         self._observer = observer
         self._on_raise = on_raise
         self._calls: dict[RunningCall, _Observed] = {}
-        self._raised: set[str] = set()  # the methods of which an exception was logged
-        self.failures: int = 0
+        self._notes = {hook: Notes(logger, f"the observer's {hook} raised") for hook in HOOKS}
         self.every_event: bool = observer.every_event is True
+
+    @property
+    def failures(self) -> int:
+        """The number of exceptions."""
+        return sum(notes.lost for notes in self._notes.values())
 
     def hooks(self, ended: Callable[[RunningCall, Completion], None]) -> CallHooks:
         """Return the hooks by which calls notify the observer. `ended`: the engine's own function for ended calls."""
@@ -196,10 +199,7 @@ class GuardedObserver:
         try:
             getattr(self._observer, hook)(*arguments)
         except BaseException as error:
-            self.failures += 1
-            if hook not in self._raised:
-                self._raised.add(hook)
-                logger.exception("the observer's %s raised", hook)
+            self._notes[hook].lose(error)
             self._on_raise(error)
 
 

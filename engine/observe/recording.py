@@ -10,7 +10,6 @@ A line is written when its exchange ends, so that an interrupted program leaves 
 from __future__ import annotations
 
 import base64
-import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,14 +17,14 @@ from typing import TextIO
 
 from ...providers.json.json_values import JSON, dumps_printable
 from ...providers.model.rules import flag
-from ...transport.errors import TransportError
-from ...transport.exchange import Exchange, RawHeaders
+from ...transport.exchange import RawHeaders
+from ..request.noting import NoteLogger, Notes
 from ..request.prepared import Prepared
 from ..request.redaction import HARMLESS_QUERY
 from ..request.value_rules import PATH
 from . import private_file
 
-logger: logging.Logger = logging.getLogger("manystream.record")
+logger = NoteLogger("manystream.record")
 
 VERSION = 1
 
@@ -61,7 +60,8 @@ class RecordingFile:
         self._process = os.getpid()
         self._clock = clock
         self._began = clock()
-        self._open: dict[Tap, None] = {}
+        self._open: dict[ExchangeNote, None] = {}
+        self.notes: Notes = Notes(logger, f"the recording {self._path} lacks exchanges")
         self.exchanges: int = 0
 
     def __repr__(self) -> str:
@@ -75,27 +75,28 @@ class RecordingFile:
     def close(self) -> None:
         """Write the known part of running exchanges, and close the file. Idempotent."""
         if os.getpid() == self._process:  # else the parent records them
-            for tap in list(self._open):
-                tap.left(whole=False)
+            for note in list(self._open):
+                self.notes.take(note.ended, "left")
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    def tap(self, prepared: Prepared, exchange: Exchange) -> Tap:
-        """Return an exchange that records everything and forwards it to `exchange`."""
-        tap = Tap(self, prepared, exchange)
-        if self._file is not None:
-            self._open[tap] = None
-        return tap
+    def note(self, prepared: Prepared) -> ExchangeNote | None:
+        """Return what records the exchange of an attempt; None after the recording was closed."""
+        if self._file is None:
+            return None
+        note = ExchangeNote(self, prepared)
+        self._open[note] = None
+        return note
 
     def elapsed(self) -> float:
         """Return the seconds since the recording began, rounded to a tenth of a millisecond."""
         return round(self._clock() - self._began, 4)
 
-    def write(self, tap: Tap, line: JSON) -> None:
+    def write(self, note: ExchangeNote, line: JSON) -> None:
         """Write the line of an exchange that has ended."""
-        if tap in self._open and self._file is not None:
-            del self._open[tap]
+        if note in self._open and self._file is not None:
+            del self._open[note]
             self.exchanges += 1
             try:
                 self._file.write(dumps_printable(line).decode() + "\n")
@@ -141,51 +142,30 @@ class Recording:
         self._file.close()
 
 
-class Tap:
-    """An exchange that records what it receives from the connection, and forwards it to the attempt."""
+class ExchangeNote:
+    """Records what an attempt receives from its connection."""
 
-    __slots__ = ("_chunks", "_ended", "_exchange", "_head", "_prepared", "_recording", "_request_body", "_started")
+    __slots__ = ("_chunks", "_ended", "_head", "_prepared", "_recording", "_request_body", "_started")
 
-    def __init__(self, recording: RecordingFile, prepared: Prepared, exchange: Exchange) -> None:
+    def __init__(self, recording: RecordingFile, prepared: Prepared) -> None:
         self._recording = recording
         self._prepared = prepared
         self._request_body = prepared.body  # the call drops it once it can make no other attempt
-        self._exchange = exchange
         self._started = recording.elapsed()
         self._head: JSON = None
         self._chunks: list[tuple[float, bytes]] = []
         self._ended = False
 
-    def on_head(self, status: int, headers: RawHeaders) -> None:
+    def head(self, status: int, headers: RawHeaders) -> None:
         written = [
             (name, value)
             for name, value in _decoded(headers)
             if name in RESPONSE_HEADERS or name.startswith(RESPONSE_HEADER_PREFIXES)
         ]
         self._head = {"at": self._since(), "status": status, "headers": self._clean_headers(written)}
-        self._exchange.on_head(status, headers)
 
-    def on_body(self, data: bytes) -> None:
+    def body(self, data: bytes) -> None:
         self._chunks.append((self._since(), data))
-        self._exchange.on_body(data)
-
-    def on_end(self) -> None:
-        self._end("whole")
-        self._exchange.on_end()
-
-    def on_failure(self, error: TransportError) -> None:
-        self._end("broken")
-        self._exchange.on_failure(error)
-
-    def on_defect(self, error: Exception) -> None:
-        try:
-            self._end("broken")
-        finally:
-            self._exchange.on_defect(error)
-
-    def left(self, *, whole: bool) -> None:
-        """Record that the attempt has ended: its answer was complete (`whole`), or it closed the connection."""
-        self._end("whole" if whole else "left")
 
     def accepted(self) -> None:
         """Do nothing: an answer that failed is recorded as well."""
@@ -193,7 +173,8 @@ class Tap:
     def _since(self) -> float:
         return round(self._recording.elapsed() - self._started, 4)
 
-    def _end(self, how: str) -> None:
+    def ended(self, how: str) -> None:
+        """Write the exchange."""
         if self._ended:
             return
         self._ended = True

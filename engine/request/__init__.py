@@ -6,5 +6,6 @@ comes from a function (`fresh_key.py`), a signature (`signing.py`), the request 
 (`continued.py`, `durable.py`).
 
 Also what every error and record needs: the redaction of secrets. A `Redaction` has the secrets of one head, and
-replaces them in the texts of errors, events and recordings.
+replaces them in the texts of errors, events and recordings. `Notes` keeps what such a record raises from the call
+(`noting.py`).
 """

@@ -7,7 +7,6 @@ so is a `Token`, until it expires or the server refuses it.
 from __future__ import annotations
 
 import inspect
-import logging
 import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -21,13 +20,14 @@ from ...providers.model.rules import is_coroutine_function
 from ...transport.exchange import WireHead
 from .credentials import why_no_key
 from .errors import ends_engine
+from .noting import NoteLogger
 from .redaction import Redaction, hide_words
 
 if TYPE_CHECKING:
     from ...transport.backend import Backend
     from .prepared import WallClock
 
-logger: logging.Logger = logging.getLogger("manystream.engine")
+logger = NoteLogger("manystream.engine")
 
 Key: TypeAlias = str | Token
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from typing import TypeAlias
@@ -18,6 +17,7 @@ from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import AttemptRecord, Completion
 from ..call.timeouts import LEAST_WAIT
+from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.preparer import Preparer
 from .budgets.budgets import NOTHING_SPENT, Need, Reservation, Spending, Spent, spent_by
@@ -100,7 +100,7 @@ class Candidate(Permit):
         return f"{prepared.provider.name}/{prepared.model}"
 
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 MOST_RECORDS = 100
 """The number of attempts that are recorded of one call. Of more, the first half and the last half are kept: a server

@@ -362,15 +362,14 @@ class Forwarding(ClientRequest):
         self._disarm()
         target = "" if self._call is None else self._call.target
         asked = (self._started, self.dialect.name, self._model, target, bool(self._stream), self._body)
-        self.slot.add(TracedCall(*asked, completion=completion, client_left=self._left))
-        if self._is_over:
-            return
-        if completion.error is not None:
+        noted = TracedCall(*asked, completion=completion, client_left=self._left)
+        if not self._is_over and completion.error is not None:
             self._fail(completion.error)
-            return
-        tap = self._chosen or self.latest
-        assert tap is not None, "an answer has come over a connection"
-        self._send_rest(tap)
+        elif not self._is_over:
+            tap = self._chosen or self.latest
+            assert tap is not None, "an answer has come over a connection"
+            self._send_rest(tap)
+        self.slot.add(noted)  # after the answer: whatever is noted does not touch it
 
     def _send_rest(self, tap: AnswerTap) -> None:
         """Send what has come and what still comes of the body of an answer that has ended."""

@@ -9,15 +9,16 @@ the same as a list with one text.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, cast
 
 from ..engine.call.completion import Completion
+from ..engine.request.noting import NoteLogger, Notes
 from ..providers.errors import ManystreamError
 from ..providers.json.json_values import (
     JSON,
@@ -35,7 +36,7 @@ from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.tokens import Tokens
 
-logger: logging.Logger = logging.getLogger("manystream.serve")
+logger = NoteLogger("manystream.serve")
 
 FORMS: Final[dict[str, tuple[str, Callable[..., Request]]]] = {
     "openai-chat": ("messages", Request.from_openai),
@@ -56,6 +57,15 @@ _DIGEST_BYTES = 16
 
 COMPARED = 100
 """The number of latest calls with which a call is compared, in a trace that is only written to a file."""
+
+MOST_COMMAS = 100_000
+"""The most commas of a body that is compared: the work, which is done on the loop, grows with the values in it."""
+
+MOST_ANSWERS = 256
+"""The most messages of an answer that are read where it comes back in a conversation."""
+
+_OTHER_ROLES = frozenset({"user", "tool", "function", "system", "developer"})
+"""The roles of messages that are not of an answer."""
 
 
 @dataclass(slots=True)
@@ -95,11 +105,12 @@ class TracedCall:
     fork: str = ""
     _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     _digests: list[bytes] = field(default_factory=list[bytes], repr=False)
+    _parsed: JSONObject | None = field(default=None, repr=False)  # while the call is added to a trace
 
     @property
     def request(self) -> JSONObject:
         """The body, parsed."""
-        return loads_object(self.body)
+        return loads_object(self.body) if self._parsed is None else self._parsed
 
     @property
     def response(self) -> Response | None:
@@ -151,11 +162,15 @@ class TracedCall:
 
     def follow(self, earlier: Sequence[TracedCall]) -> None:
         """Find the call that this one continues, or why it continues none."""
+        if self.body.count(b",") > MOST_COMMAS:
+            self.fork = "it is too long to be compared"
+            return
+        self._parsed = loads_object(self.body)
         messages = self.read_conversation()
         if self.completion.response is not None and not earlier:
             return
         identity = string(self.request, "previous_response_id") or string(self.request, "previous_interaction_id")
-        reason = ""
+        reason, said = "", dict[int, list[Block] | None]()
         for call in reversed(earlier):
             if identity is not None:
                 if call.response is not None and call.response.id == identity:
@@ -165,7 +180,9 @@ class TracedCall:
             shared = len(call._digests)
             if not shared or len(messages) <= shared or self._digests[shared - 1] != call._digests[-1]:
                 continue
-            different = call.differs_from(messages[shared:]) or self._other_tokens(call)
+            if shared not in said:
+                said[shared] = _answer_in(call.dialect, messages[shared : shared + MOST_ANSWERS])
+            different = call.differs_from(said[shared]) or self._other_tokens(call)
             if not different:
                 self._continue(call, earlier, shared)
                 return
@@ -192,15 +209,14 @@ class TracedCall:
         if other is not None:
             self.fork = f"call {other.number} continues call {call.number}, too"
 
-    def differs_from(self, messages: Sequence[JSON]) -> str:
+    def differs_from(self, said: list[Block] | None) -> str:
         """Return how the answer that came back in the next conversation differs from this call's; "" if it does not.
 
-        messages: those behind this call's own.
+        said: the answer that came back; None if it cannot be read.
         """
         response = self.completion.response
         if response is None:
             return f"call {self.number} got no answer"
-        said = _answer_in(self.dialect, messages)
         where = f"the answer of call {self.number} came back"
         if said is None:
             return f"{where} in a form that cannot be compared"
@@ -237,7 +253,7 @@ class Trace:
     calls: the calls that have ended, in the order of their ends.
     """
 
-    __slots__ = ("_count", "_file", "_keeps", "calls")
+    __slots__ = ("_count", "_file", "_keeps", "_notes", "calls")
 
     def __init__(self, file: TraceFile | None = None, *, keeps: bool = True) -> None:
         """Create a trace without calls.
@@ -248,19 +264,20 @@ class Trace:
         self._file = file
         self._keeps = keeps
         self._count = 0
+        self._notes = Notes(logger, "a trace lacks calls" if file is None else f"the trace {file.path} lacks calls")
         self.calls: list[TracedCall] = []
 
     def add(self, call: TracedCall) -> None:
-        """Add a call that has ended."""
+        """Add a call that has ended. Never raises: what cannot be noted of it is missing, and the log says so once."""
         self._count += 1
-        call.number = self._count
-        try:
-            call.follow(self.calls)
-        except (MalformedJSONError, RecursionError):
+        call.number, lost = self._count, self._notes.lost
+        self._notes.take(call.follow, self.calls)
+        if self._notes.lost > lost:
             call.fork = "its body cannot be read"
         self.calls.append(call)
         if self._file is not None:
-            self._file.write(call)
+            self._notes.take(self._file.write, call)
+        call._parsed = None
         if not self._keeps:
             call.body = b""
             del self.calls[:-COMPARED]
@@ -284,23 +301,17 @@ class Trace:
 class TraceFile:
     """A file of JSON lines, one for each call of a slot. Only its owner can read it."""
 
-    __slots__ = ("_failed", "_path", "_slot")
+    __slots__ = ("_slot", "path")
 
     def __init__(self, path: Path, slot: str) -> None:
-        self._path = path
+        self.path: Path = path
         self._slot = slot
-        self._failed = False
 
     def write(self, call: TracedCall) -> None:
-        """Append a call. An error is logged once, and costs no call."""
-        try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(dumps_printable(call.to_json(self._slot)) + b"\n")
-        except OSError as error:
-            if not self._failed:
-                logger.error("the trace %s lacks calls: %s", self._path, error.strerror)
-            self._failed = True
+        """Append a call. Raises `OSError`, and what writing JSON raises."""
+        line = dumps_printable(call.to_json(self._slot)) + b"\n"
+        with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+            file.write(line)
 
 
 def _digest(before: bytes, value: JSON) -> bytes:
@@ -323,7 +334,7 @@ def _canonical(value: JSON) -> JSON:
 def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
     """Return the blocks of the assistant's messages with which a conversation goes on; None if they cannot be read."""
     member, reader = FORMS[dialect]
-    arguments: dict[str, object] = {"model": "any", member: list(messages)}
+    arguments: dict[str, object] = {"model": "any", member: list(takewhile(_may_be_said, messages))}
     if dialect == "anthropic":
         arguments["max_tokens"] = 1
     try:
@@ -336,6 +347,11 @@ def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
             break
         said += message.content
     return said
+
+
+def _may_be_said(message: JSON) -> bool:
+    """Return whether a message of a provider's form may belong to an answer."""
+    return not isinstance(message, dict) or message.get("role") not in _OTHER_ROLES
 
 
 def _same_arguments(one: str, other: str) -> bool:

@@ -6,6 +6,7 @@ One file because all tests look at it from the same side: a client's requests go
 import json
 import math
 import socket
+import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -1558,6 +1559,58 @@ async def test_a_full_disk_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptu
         for _ in range(2):
             assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
     assert caplog.text.count("lacks calls") == 1
+
+
+UNWRITABLE = ("1e999", "NaN", "9" * 5000, "[" * 500 + "]" * 500)
+"""JSON values that can be read, or that others read, and that are not written again."""
+
+
+@pytest.mark.parametrize("value", UNWRITABLE, ids=["infinite", "no number", "digits", "levels"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("side", ["request", "usage"])
+async def test_what_cannot_be_traced_touches_no_answer(
+    side: str, stream: bool, value: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    usage = f'"usage":{{"prompt_tokens":3,"completion_tokens":2,"x":{value if side == "usage" else 1}}}'
+    said = [*chat_stream("fine")[:-2], chat_chunk(finish="stop").replace('"id"', f'{usage},"id"'), chat_stream()[-1]]
+    whole = chat_answer("fine").replace('"id"', f'{usage},"id"', 1)
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked(*said) if stream else answer(whole))
+
+    body = json.dumps({**HELLO, "stream": stream})
+    if side == "request":
+        body = body.replace("{", f'{{"x":{value},', 1)
+    async with open_peer(script) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        for _ in range(2):
+            got = await ask(gateway.port, posted(CHAT, body.encode()))
+            if got.status == 200:
+                assert (got.whole, got.body.decode()) == (True, "".join(said) if stream else whole)
+            else:
+                assert (side, b"not a JSON object" in got.body or b"usage" in got.body) == ("request", True)
+    assert caplog.text.count("lacks calls") <= 1
+
+
+async def test_a_long_conversation_is_traced_in_bounded_work(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def count(frame: object, event: str, _: object) -> None:
+        calls.append(event)
+
+    async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        slot = gateway.slot("a")
+        for body in (turn(ASKED), turn(*[ASKED, SAID] * 50_000), turn(ASKED, *[SAID] * 45_000)):
+            await ask(gateway.port, posted(CHAT, body, key=slot.key))
+        first, long, short = slot.trace().calls
+        sys.setprofile(count)
+        for call in (long, short):
+            call.follow([first])
+        sys.setprofile(None)
+    assert len(long.request["messages"]) == 100_000  # type: ignore[arg-type]
+    assert (long.fork, long.continues) == ("it is too long to be compared", None)
+    assert short.fork == "the answer of call 1 came back with another text"
+    assert len(calls) < 2_000_000
 
 
 async def test_a_streaming_client_sees_each_chunk_as_it_comes() -> None:

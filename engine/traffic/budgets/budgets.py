@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +36,7 @@ from ....providers.openai.thinking import takes_breakpoints
 from ...call.completion import NO_PRICE_FUNCTION
 from ...call.runtime import Runtime
 from ...request.forwarded import forwarded_of
+from ...request.noting import NoteLogger
 from ...request.prepared import Prepared
 from ...request.token_estimate import BYTES_PER_TOKEN, estimate_input_tokens, largest_input_tokens, seen_output_tokens
 from ..queue.fair_queue import FairQueue, Permit, PermitState, credible
@@ -520,7 +520,7 @@ def _never(accounts: tuple[Account, ...], amounts: Amounts, now: float) -> Budge
     return None
 
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 REFUSAL_CODE = "budget_spent"
 """The `provider_code` of a call that does not fit a budget."""

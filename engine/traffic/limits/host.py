@@ -13,11 +13,11 @@ back, and all others wait. What a server answers, whatever it is, shows that it 
 from __future__ import annotations
 
 import enum
-import logging
 import math
 from collections.abc import Callable
 
 from ....providers.model.provider_error import ErrorCategory, ProviderError
+from ...request.noting import NoteLogger
 
 LATEST = 20
 """The number of calls whose outcomes count: the last ones that were sent up to the latest one with an outcome."""
@@ -142,7 +142,7 @@ class Breaker:
             self.probe = 0
 
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 LOST = 3
 """An address is away when this many calls in a row, in the order of sending, have lost their connection or got none."""

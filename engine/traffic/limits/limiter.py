@@ -6,7 +6,6 @@ a call at the loop's next tick, or at once if the queue is empty. Nothing here i
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.response import Response
 from ...call.runtime import Runtime
 from ...call.timeouts import Clock
+from ...request.noting import NoteLogger
 from ...request.prepared import WallClock
 from ..queue.fair_queue import QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
 from ..queue.pump import Notification, Pump
@@ -477,7 +477,7 @@ def _figures(bucket: Bucket, now: float) -> LimitStatistics:
     return LimitStatistics(bucket.rate, bucket.capacity, bucket.fill(now))
 
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
 """Maps the reason why a call can never be sent to the error's `provider_code`."""

@@ -10,7 +10,6 @@ calls, too.
 from __future__ import annotations
 
 import abc
-import logging
 import math
 from collections.abc import Callable
 from typing import TypeAlias
@@ -18,9 +17,10 @@ from typing import TypeAlias
 from ....providers.model.provider_error import ProviderError
 from ....transport.timers import Timer
 from ...call.runtime import Runtime
+from ...request.noting import NoteLogger
 from .fair_queue import Permit
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 AT_ONCE = 64
 """The maximum number of calls that are notified in one tick. The streams are served between two ticks."""

@@ -6,7 +6,6 @@ Calls wait here only while every target is left alone. Calls that wait for a lim
 from __future__ import annotations
 
 import bisect
-import logging
 import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -18,6 +17,7 @@ from ....providers.catalog.provider import Provider, keys_of
 from ....providers.model.options import Priority
 from ....providers.model.provider_error import ProviderError
 from ...call.runtime import Runtime
+from ...request.noting import NoteLogger
 from ...request.preparer import Preparer
 from ..limits.host import OPEN_FOR, Breaker, BreakerState, Host
 from ..queue.fair_queue import CLASSES
@@ -479,7 +479,7 @@ class HedgeState:
         self._second = max(self._second, second)
 
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 MOST_RINGS = 1_000
 """Models whose use of keys is remembered."""
