@@ -375,7 +375,9 @@ class Admission(AdmissionControl, WaitingCall):
             self.spending.leave(now)
             self.spending.release(now)
         if sent:
-            candidate.limiter.settle(candidate, response, now)
+            # The usage of an answer that was given up is that of its beginning: the estimate is closer.
+            given_up = error is not None and error.category is ErrorCategory.CANCELLED
+            candidate.limiter.settle(candidate, None if given_up else response, now)
         else:
             candidate.limiter.cancel(candidate, now)
         candidate.owner = self._call = None
@@ -394,7 +396,8 @@ class Admission(AdmissionControl, WaitingCall):
         if candidate.need is None:
             self._record(candidate, error, NOTHING_SPENT if response is None else Spent(response.usage), now)
             return
-        spent = spent_by(candidate.need.input_tokens, response, error) if sent else NOTHING_SPENT
+        need = candidate.need
+        spent = spent_by(need.input_tokens, response, error, need.unseen_output) if sent else NOTHING_SPENT
         self._close(candidate, error, spent, now, sent=sent)
 
     def _close(

@@ -544,6 +544,8 @@ class Need:
     tenant: on whose behalf the call is made.
     amounts: the largest amounts.
     input_tokens: the input tokens as estimated.
+    unseen_output: the output tokens that an attempt counts that the caller gave up before any of its answer came: the
+        server may make the whole answer. 0 for a stream of the program's own, which the server ends with its connection.
     """
 
     provider: Provider
@@ -551,6 +553,7 @@ class Need:
     tenant: str | None
     amounts: Amounts
     input_tokens: int
+    unseen_output: int = 0
 
 
 class Budgets(Pump):
@@ -630,7 +633,8 @@ class Budgets(Pump):
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
         self._budgets.ask(tenant, NOTHING, self.runtime.loop.clock())  # the functions, at a tenant's first call
         amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
-        return Need(provider, model, tenant, amounts, math.ceil(likely_input))
+        unseen = 0 if prepared.stream and forwarded is None else most_output
+        return Need(provider, model, tenant, amounts, math.ceil(likely_input), unseen)
 
     def _most_dollars(
         self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes
@@ -955,10 +959,11 @@ def _with_tier(response: Response) -> Usage:
     return replace(usage, raw={**usage.raw, "service_tier": tier})
 
 
-def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None) -> Spent:
+def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None, unseen: int = 0) -> Spent:
     """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
 
     input_tokens: as estimated.
+    unseen: the output tokens of an attempt that was cancelled before any of its answer came.
     """
     reported = Usage() if response is None else credible(_with_tier(response))
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
@@ -969,6 +974,8 @@ def spent_by(input_tokens: int, response: Response | None, error: ProviderError 
     if reported.input_tokens is not None:
         input_tokens = reported.input_tokens
     output = max(seen, (reported.output_tokens or 0) + (reported.thinking_tokens or 0))
+    if not seen and error is not None and error.category is ErrorCategory.CANCELLED:
+        output = max(output, unseen)
     usage = Usage(
         input_tokens,
         output,
