@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ...providers.catalog.dialect import WireRequest
 from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority
-from ...providers.model.provider_error import ProviderError
+from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ..call.admission_control import AdmissionControl

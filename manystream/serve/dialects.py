@@ -48,12 +48,14 @@ class WireDialect:
     keep_alive: the bytes in a stream that its clients ignore.
     error: takes a status, a message and a code of our own; returns the JSON of an error.
     event: the name of a stream's event with an error; empty for an event without a name.
+    stores: whether its providers keep answers, which later requests name.
     """
 
     name: str
     keep_alive: bytes
     error: Callable[[int, str, str], JSONObject]
     event: str = ""
+    stores: bool = False
 
     def error_body(self, status: int, message: str, code: str) -> bytes:
         return dumps(self.error(status, message, code))
@@ -86,9 +88,9 @@ def _google_error(status: int, message: str, code: str) -> JSONObject:
 _COMMENT = b": keep-alive\n\n"
 OPENAI_CHAT = WireDialect("openai-chat", _COMMENT, _openai_error)
 ANTHROPIC = WireDialect("anthropic", b'event: ping\ndata: {"type": "ping"}\n\n', _anthropic_error, "error")
-INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error")
+INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error", stores=True)
 GEMINI = WireDialect("gemini", b"\n", _google_error)  # google-genai takes a comment for a part of the answer
-RESPONSES = WireDialect("openai-responses", _COMMENT, _responses_error, "error")
+RESPONSES = WireDialect("openai-responses", _COMMENT, _responses_error, "error", stores=True)
 
 ENDPOINTS: Final[tuple[tuple[str, re.Pattern[str], WireDialect | None], ...]] = tuple(
     (methods, re.compile(pattern), dialect)
@@ -102,16 +104,20 @@ ENDPOINTS: Final[tuple[tuple[str, re.Pattern[str], WireDialect | None], ...]] = 
         ("GET", r"(?:/v1)?(?P<rest>/models(?:/.+)?)", None),  # the client's dialect
         ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+)(?P<rest>:countTokens)", GEMINI),
         ("POST", r"(?:/v1)?(?P<rest>/messages/count_tokens)", ANTHROPIC),
-        ("POST", r"(?:/v1)?(?P<rest>/responses/(?:input_tokens|[^/]+/cancel))", RESPONSES),
-        ("GET DELETE", r"(?:/v1)?(?P<rest>/responses/[^/]+(?:/input_items)?)", RESPONSES),
-        ("POST", r"(?:/v1[a-z]*)?(?P<rest>/interactions/[^/]+/cancel)", INTERACTIONS),
-        ("GET DELETE", r"(?:/v1[a-z]*)?(?P<rest>/interactions/[^/]+)", INTERACTIONS),
+        ("POST", r"(?:/v1)?(?P<rest>/responses/input_tokens)", RESPONSES),
+        ("POST", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)/cancel)", RESPONSES),
+        ("GET DELETE", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)(?:/input_items)?)", RESPONSES),
+        ("POST", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+)/cancel)", INTERACTIONS),
+        ("GET DELETE", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+))", INTERACTIONS),
     )
 )
 """Methods and path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood.
 
 A path with a `rest` is no model call. It is passed on to the dialect's provider.
 """
+
+PREVIOUS = ("previous_response_id", "previous_interaction_id")
+"""Members of a body that name an answer that the provider keeps."""
 
 _ROOT = re.compile(r"/(?:chat/completions|responses|messages|interactions|models/[^/]+)\Z")
 """The end of the path of a model call, in every dialect."""
@@ -128,12 +134,14 @@ class Endpoint:
     model: the model of the path; None if the body names it.
     stream: whether the path asks for a stream; None if the body says it.
     rest: for a request that is no model call, the end of its path; else None.
+    answer: the id of the answer of which it asks something; else None.
     """
 
     dialect: WireDialect
     model: str | None = None
     stream: bool | None = None
     rest: str | None = None
+    answer: str | None = None
 
     def place(self, path: str, model: str) -> str:
         """Return the path at a provider of a request that is no model call. path: that of a model call."""
@@ -169,7 +177,7 @@ def endpoint_of(request: HTTPRequest, path: str) -> Endpoint:
         if request.method in methods.split():
             method = parts.get("method")
             stream = None if method is None else method.startswith("stream")
-            return Endpoint(dialect, parts.get("model"), stream, parts.get("rest"))
+            return Endpoint(dialect, parts.get("model"), stream, parts.get("rest"), parts.get("answer"))
         refused, takes = dialect, methods.replace(" ", " or ")
     if "upgrade" in request.headers:  # Codex asks for a WebSocket first
         raise Refusal(refused, 426, "the gateway has no WebSockets: send the request over HTTP")

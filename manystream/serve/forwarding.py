@@ -25,6 +25,7 @@ from ..providers.json.json_values import JSONObject, loads_object, string
 from ..providers.limits.output_limits import LIMITS, output_limit
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request, RequestOptions
+from ..providers.model.response import Response
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.http1 import Connection
@@ -32,12 +33,14 @@ from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
     OPENAI_CHAT,
+    PREVIOUS,
     STATUS,
     Endpoint,
     Refusal,
     WireDialect,
     headers_to_client,
     headers_to_provider,
+    key_of,
     query_of,
     seconds_waited,
     takes_interim,
@@ -214,6 +217,17 @@ class ClientRequest(abc.ABC):
     def tap(self, exchange: Exchange) -> Exchange:
         """Return an exchange in front of an attempt's."""
 
+    def _keeper(self, members: JSONObject) -> str | None:
+        """Return the name of the provider that keeps the answer that the request names, if one is known.
+
+        Raises `Refusal` for an answer of another slot.
+        """
+        named = [self.endpoint.answer, *(string(members, name) for name in PREVIOUS)]
+        try:
+            return self._gateway.keeper_of([each for each in named if each], self.slot, key_of(self.request))
+        except LookupError as error:
+            raise Refusal(self.dialect, 404, f"there is no answer {error.args[0]!r:.200} of this slot") from None
+
     def _for_engine(self, model: str, body: bytes, members: JSONObject, *, replaces: bool) -> Request:
         """Return the engine's request. model: for the engine. replaces: the body has the model's name."""
         forwarded = ForwardedBody(
@@ -279,6 +293,7 @@ class Forwarding(ClientRequest):
             self._model = string(members, "model") or ""
             if not self._model:
                 raise InvalidRequestError("model", "is missing, or is no text")
+        self._keeper(members)
         stream = self._stream if self._stream is not None else members.get("stream") or False
         if not isinstance(stream, bool):
             raise InvalidRequestError("stream", "must be true or false")
@@ -308,6 +323,8 @@ class Forwarding(ClientRequest):
         """Send what an attempt has received, if it is the one whose bytes the client gets."""
         if self._chosen is None and self._stream and tap.attempt.content_at < math.inf:
             self._chosen = tap  # no other attempt follows
+            if self.dialect.stores:
+                self._remember(tap.attempt.partial_response())
         if tap is not self._chosen or self._is_over:
             if tap.attempt.over and self._call is not None and tap.status in REFUSED:
                 self._gateway.hint(self._call.target, tap.attempt.headers)
@@ -329,6 +346,11 @@ class Forwarding(ClientRequest):
         if is_last and not self._is_over:
             self._end()
             connection.finish()
+
+    def _remember(self, answer: Response | None) -> None:
+        """Remember whose an answer is, as soon as its client can name it."""
+        if self.dialect.stores and self._call is not None and answer is not None and answer.id:
+            self._gateway.remember(answer.id, self._call.target, self.slot)
 
     def forward(self, chunks: bytes, tail: bytes) -> None:
         """Send whole chunks. tail: the last bytes of what is in them."""
@@ -357,6 +379,7 @@ class Forwarding(ClientRequest):
                 self._late.category = ErrorCategory.RATE_LIMIT
             completion = replace(completion, error=self._late)
         self._completion = completion
+        self._remember(completion.response)
         if self._call is not None:
             self.slot.running.pop(self._call, None)
         self._disarm()
@@ -493,7 +516,8 @@ class Passing(ClientRequest, Exchange):
         starter, endpoint, body = self._gateway.calls.starter, self.endpoint, self.request.body
         members = loads_object(body) if body else {}
         name = endpoint.model or string(members, "model")
-        preparer, target = starter.first_target(self._gateway.model_of(self.dialect.name, name, endpoint.rest or ""))
+        keeper = self._keeper(members)
+        preparer, target = starter.first_target(self._gateway.model_of(self.dialect.name, name, keeper))
         asked = self._for_engine(target, body, members, replaces="model" in members)
         prepared, _ = preparer.prepare(asked, stream=False)
         self._sent = PlainRequest(self, prepared, starter.runtime, starter.clocks_of(asked, stream=False))

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,8 +34,6 @@ from ..transport.timers import Timer
 from .access import names_an_address, why_refused
 from .dialects import (
     ALIVE,
-    INTERACTIONS,
-    RESPONSES,
     SLOT_NAME,
     SLOT_PATH,
     Refusal,
@@ -158,9 +156,6 @@ class Slot:
         self.calls += 1
         cost = call.completion.cost
         self.cost = None if cost is None or self.cost is None else self.cost + cost
-        response = call.response
-        if response is not None and response.id and call.dialect in (RESPONSES.name, INTERACTIONS.name):
-            self._gateway.remember(response.id, call.target)
         if self._trace is not None:
             self._trace.add(call)
 
@@ -254,7 +249,7 @@ class Gateway:
         self._key = key
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
-        self._answers: dict[str, str] = {}  # the id of an answer → the name of its provider
+        self._answers: dict[str, tuple[str, str]] = {}  # the id of an answer → its provider's name, its slot's key
         self._hints: dict[str, float] = {}  # a target → until when its latest refusal asks to wait
         at = partial(self.timers.at, is_timeout=True)
         self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), at)
@@ -373,11 +368,26 @@ class Gateway:
         except (EngineClosedError, TooManyCallsError) as error:
             raise Refusal(endpoint.dialect, 503, str(error)) from None
 
-    def remember(self, answer: str, target: str) -> None:
-        """Remember which provider has an answer, for the requests that name it."""
-        self._answers[answer] = target.partition("/")[0]
+    def remember(self, answer: str, target: str, slot: Slot) -> None:
+        """Remember which provider has an answer, and whose it is, for the requests that name it."""
+        self._answers[answer] = target.partition("/")[0], slot.key
         if len(self._answers) > ANSWERS_KEPT:
             del self._answers[next(iter(self._answers))]
+
+    def keeper_of(self, answers: Sequence[str], slot: Slot, key: str) -> str | None:
+        """Return the name of the provider that keeps the answers that a request names; None if it is not known.
+
+        key: the client's. With that of a slot, it gets the answers of this slot alone.
+
+        Raises `LookupError` with the id of an answer that the client does not get.
+        """
+        keeper = None
+        for answer in answers:
+            name, owner = self._answers.get(answer, (None, None))
+            if owner != slot.key and (owner is not None or key == slot.key):
+                raise LookupError(answer)
+            keeper = keeper or name
+        return keeper
 
     def hint(self, target: str, headers: Mapping[str, str]) -> None:
         """Remember the hint of a provider's refusal. headers: those of the refusal."""
@@ -392,9 +402,9 @@ class Gateway:
         left = self._hints.get(target, 0.0) - self.loop.clock()
         return math.ceil(left * 1000) if left > 0 else -1
 
-    def model_of(self, dialect: str, model: str | None, rest: str = "") -> str:
+    def model_of(self, dialect: str, model: str | None, keeper: str | None = None) -> str:
         """Return the model's name for the engine: that of a route, or with the name of a provider that speaks the
-        dialect. None: any model of the provider with the answer that `rest` names, or of the first one.
+        dialect. None: any model of the provider named `keeper`, or of the first one.
 
         Raises `InvalidRequestError`."""
         traffic = self.calls.starter.traffic
@@ -405,8 +415,7 @@ class Gateway:
             known = configured(self.calls.starter.providers).partition(":")[0]
             raise InvalidRequestError("model", f"no provider of this gateway speaks {dialect}; {known}")
         if model is None:
-            owner = next(filter(None, map(self._answers.get, rest.split("/"))), providers[0].name)
-            return f"{owner}/any"
+            return f"{keeper or providers[0].name}/any"
         provider, name = select(model, providers)
         return f"{provider.name}/{name}"
 

@@ -5,6 +5,7 @@ One file because all tests look at it from the same side: a client's requests go
 
 import json
 import math
+import re
 import socket
 import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -426,7 +427,8 @@ async def test_requests_that_are_no_model_calls_are_passed_on(
         traffic = ms.Traffic(routes=[ms.Route("best", [f"{dialect}/real"])])
         async with ms.open_engine(known, traffic=traffic) as engine, open_gateway(engine) as gateway:
             slot = gateway.slot("a")
-            request = posted(path, b"" if body is None else body, key=slot.key).replace(b"POST", method.encode(), 1)
+            key = "any" if re.search(r"/[ri]1\b", path) else slot.key  # a slot gets its own answers alone
+            request = posted(path, b"" if body is None else body, key=key).replace(b"POST", method.encode(), 1)
             got = await ask(gateway.port, request)
             assert (slot.calls, engine.statistics().completed) == (0, 0)
             assert gateway.http.connections == set()
@@ -454,6 +456,31 @@ async def test_a_kept_answer_is_asked_for_at_the_provider_that_made_it(simulator
             got = await ask(gateway.port, posted(path, b"").replace(b"POST", b"GET", 1))
             assert (got.status, json.loads(got.body)["id"]) == (200, made["id"])
             assert (await ask(gateway.port, posted(f"{path}/cancel", b""))).status == 200
+
+
+@pytest.mark.parametrize("dialect", ["openai-responses", "gemini-interactions"])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_slot_gets_its_own_answers_alone(simulator: Simulator, dialect: str, stream: bool) -> None:
+    path, member = (
+        FORMS[dialect][0],
+        "previous_" + ("response_id" if "responses" in FORMS[dialect][0] else "interaction_id"),
+    )
+    body: dict[str, object] = {"model": "sim", "input": "hi", "background": True, "stream": stream}
+    async with ms.open_engine(providers(simulator), retry=NO_RETRY) as engine, open_gateway(engine) as gateway:
+        own, other = gateway.slot("own"), gateway.slot("other")
+        made = (await ask(gateway.port, posted(path, body, key=own.key))).body.decode()
+        answer_id = re.search(r'"id": ?"((?:resp|v1|int)[^"]*)"', made)
+        assert answer_id is not None
+        asked = [("GET", ""), ("POST", "/cancel"), ("DELETE", "")]
+        for key, expected in ((other.key, 404), ("any", 404), (own.key, 200)):
+            for method, end in asked:
+                request = posted(f"{path}/{answer_id[1]}{end}", b"", key=key).replace(b"POST", method.encode(), 1)
+                assert (await ask(gateway.port, request)).status == expected
+            if key != own.key:
+                goes_on = {"model": "sim", "input": "and?", member: answer_id[1]}
+                assert (await ask(gateway.port, posted(path, goes_on, key=key))).status == 404
+                unknown = posted(f"{path}/unknown", b"", key=other.key).replace(b"POST", b"GET", 1)
+                assert (await ask(gateway.port, unknown)).status == 404
 
 
 @pytest.mark.parametrize(("bytes_", "status", "whole"), [(b"", 502, True), (STREAM_HEAD + "5\r\nab", 200, False)])
@@ -1163,6 +1190,24 @@ async def test_a_slots_budget_limits_its_calls_alone() -> None:
         with pytest.raises(ms.InvalidRequestError, match=r"budget\.usd: needs prices"):
             gateway.slot("c", budget=ms.Budget(usd=1.0))
         assert "c" not in gateway.slots
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_counts_what_may_be_made(stream: bool) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.closed_by_peer()
+
+    async with open_peer(script) as peer, gateway_to(peer, traffic=ms.Traffic()) as gateway:
+        gateway.slot("a", budget=ms.Budget(output_tokens=1000))
+        slot = gateway.slots["a"]
+        async with await connect(gateway.port) as client:
+            await client.send_all(posted(CHAT, {**HELLO, "stream": stream, "max_tokens": 400}, key=slot.key))
+            await until(lambda: bool(peer.lines))
+            await trio.testing.wait_all_tasks_blocked(0.05)
+        await until(lambda: slot.calls == 1)
+        [figures] = gateway.calls.starter.traffic.statistics().budgets  # type: ignore[union-attr]
+    assert (figures.spent.output_tokens, figures.reserved.output_tokens) == (400, 0)
 
 
 async def test_a_budget_needs_traffic_control() -> None:

@@ -545,7 +545,7 @@ class Need:
     amounts: the largest amounts.
     input_tokens: the input tokens as estimated.
     unseen_output: the output tokens that an attempt counts that the caller gave up before any of its answer came: the
-        server may make the whole answer. 0 for a stream of the program's own, which the server ends with its connection.
+        server may make the whole answer. 0 for a stream of the program, which the server ends with its connection.
     """
 
     provider: Provider

@@ -133,6 +133,21 @@ async def test_a_cancelled_call_leaves_nothing(autojump_clock: MockClock, when: 
         assert (figures.spent.calls, rest[0].success, completion.cost) == (1, True, 0.0)
 
 
+async def test_an_unstreamed_call_that_is_cancelled_keeps_its_output(autojump_clock: MockClock) -> None:
+    """The server may make the whole answer, and charge it."""
+    async with open_charged(Charged(seconds=5), ms.Budget(usd=1.0)) as engine:
+        call = engine.start_request(ask())
+        await trio.sleep(1)
+        call.cancel()
+        completion = await call.wait()
+        figures = of(engine)
+    [record] = completion.attempt_records
+    assert record.estimated
+    assert record.usage is not None
+    assert (record.usage.output_tokens, figures.spent.output_tokens) == (100, 100)
+    assert completion.cost == figures.spent.usd == pytest.approx((record.usage.input_tokens or 0) * 1e-6 + 1e-3)
+
+
 async def test_closing_the_engine_leaves_nothing(autojump_clock: MockClock) -> None:
     async with open_charged(Charged(seconds=50), ms.Budget(calls=3)) as engine:
         calls = [engine.start_stream(ask()) for _ in range(10)]
