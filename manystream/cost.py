@@ -478,10 +478,13 @@ def _without_own_price(calculation: PriceCalculation, counts: Mapping[str, int])
     return None
 
 
+GATEWAY_HINT = "the provider's prices_as=… names whose prices a gateway has, "
+
+
 def _unknown(model: str, provider: Provider | str) -> str:
     billing = provider if isinstance(provider, str) else provider.prices_as
     where = billing or (urlsplit(provider.base_url).hostname if isinstance(provider, Provider) else "")
-    gateway = "the provider's prices_as=… names whose prices a gateway has, " if billing is None else ""
+    gateway = GATEWAY_HINT if billing is None else ""
     return (
         f"genai-prices has no price of model {model!r} at {where!r}; a newer version of it may have one,"
         f" {gateway}and a price table of your own can"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from ..cost import Cost, PriceTable, PriceTableError, Unpriced
+from ..cost import GATEWAY_HINT, Cost, PriceTable, PriceTableError, Unpriced
 from ..engine.call.completion import Completion, Timings
 from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from ..providers.model.messages import Text, Thinking, ToolCall
@@ -121,6 +121,11 @@ def read_prices(path: str | None) -> PriceTable | None:
         raise CommandError(f"--prices: {error}", status=2) from None
 
 
+def price_reason(reason: str) -> str:
+    """Return why an answer has no price, without what a library's user could do and a command's cannot."""
+    return reason.replace(GATEWAY_HINT, "")
+
+
 def cost_text(cost: Cost | Unpriced | None) -> str:
     """Return the cost of an answer with its input and output parts, or why it has no price.
 
@@ -129,7 +134,7 @@ def cost_text(cost: Cost | Unpriced | None) -> str:
     if cost is None:
         return ""
     if isinstance(cost, Unpriced):
-        return f"cost unknown: {harmless(cost.reason)}"
+        return f"cost unknown: {harmless(price_reason(cost.reason))}"
     given = money(cost.input + cost.cached + cost.cache_write, cost.currency)
     return f"{money(cost.total, cost.currency)} ({given} in, {money(cost.output, cost.currency)} out)"
 

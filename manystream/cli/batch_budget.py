@@ -18,6 +18,7 @@ from ..cost import (
     price_usage,
 )
 from ..providers.model.tokens import Usage
+from .answer import price_reason
 from .batch_targets import Destination
 from .output.errors import CommandError
 from .output.terminal import counted, harmless, money
@@ -54,7 +55,7 @@ def open_budget(usd: float | None, destination: Destination, table: PriceTable |
         name, _, model = target.partition("/")
         found = price_usage(SAMPLE, model, by_name[name], table=table)
         if isinstance(found, Unpriced):
-            raise CommandError(f"--budget: {found.reason} (--prices)", status=2)
+            raise CommandError(f"--budget: {price_reason(found.reason)} (--prices)", status=2)
     return BatchBudget(usd, partial(price, table=table), destination.providers)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..batch import Counters
 from ..engine.traffic.options import OUTAGE
+from .answer import price_reason
 from .batch_budget import dollars, spent_text
 from .output.terminal import Display, Paint, bar, clock, compact, counted, harmless, money
 
@@ -154,7 +155,7 @@ def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, pai
     if counters.budget is not None:
         lines.append(f"{spent_text(counters)} of the budget")
     if counters.unpriced:
-        lines.append(f"{counters.unpriced:,} without a price: {harmless(counters.unpriced_reason)}")
+        lines.append(f"{counters.unpriced:,} without a price: {harmless(price_reason(counters.unpriced_reason))}")
     if counters.cached:
         lines.append(f"{counters.cached:,} of the cache, without a request")
     if counters.answered_before:

@@ -172,3 +172,15 @@ def test_a_batch_with_the_simulator_shows_no_cost(tmp_path: Path, capsys: pytest
     assert main(["batch", "--simulate", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "a.jsonl")]) == 0
     assert "price" not in capsys.readouterr().out
     assert "cost" not in json.loads((tmp_path / "a.jsonl").read_bytes())
+
+
+def test_no_command_names_an_argument_of_the_library(
+    simulator: Simulator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whom = ["--base-url", simulator.base_urls["openai-chat"], "--model", "sim-text"]
+    batch(simulator, tmp_path, 1)
+    assert main(["batch", str(tmp_path / "p.jsonl"), "-o", str(tmp_path / "b.jsonl"), *whom, "--budget", "1"]) == 2
+    assert main(["run", "hello", "--cost", *whom]) == 0
+    shown = "".join(capsys.readouterr())
+    assert shown.count("a newer version of it may have one, and a price table of your own can") == 3
+    assert "prices_as" not in shown
