@@ -3,10 +3,10 @@
 A line has one of three forms:
 
 - manystream's: `{"id": "…", "messages": [{"role": "user", "content": "…"}], …options of `Request`}`. Messages have the
-  form of OpenAI's chat API; a text is one user's message, and may be called `prompt`. Tools have the form `{"name": …,
+  form of OpenAI's chat API; a text is one user's message. Both may be called `prompt`. Tools have the form `{"name": …,
   "description": …, "parameters": …}`.
 - OpenAI's batch line: `{"custom_id": "…", "method": "POST", "url": "/v1/chat/completions", "body": {…}}`. The `url` may
-  also be `/v1/responses`.
+  also end in `/responses`, and needs no `/v1` (Azure).
 - Anthropic's batch line: `{"custom_id": "…", "params": {…}}`.
 
 In the last two forms, members that are no option of `Request` are sent unchanged (`extra_body`), because the provider
@@ -44,7 +44,6 @@ ID_NAMES = ("id", "custom_id")
 LEVELS = {level.value: level for level in ThinkingLevel}
 URLS = ("/v1/chat/completions", "/v1/responses")
 
-
 LONGEST_LINE = 64 * 1024 * 1024
 """The length of the longest line that is read, in bytes, its line end included. No provider accepts as much."""
 
@@ -76,6 +75,20 @@ class Prompt:
     def render(self, row: JSONObject) -> str:
         """Return the message of a row. Raises `InvalidRequestError` for a column that it has not."""
         return "".join(text if name is None else text + self._value(row, name) for text, name in self.parts)
+
+    @property
+    def column(self) -> str | None:
+        """The column that alone is the prompt; None if the prompt has other parts."""
+        return self.parts[0][1] if len(self.parts) == 1 and not self.parts[0][0] else None
+
+    def conversation(self, row: JSONObject) -> tuple[list[Message], SystemPrompt]:
+        """Return the messages of a row, and the system prompt before them. Raises `InvalidRequestError`.
+
+        Where one column alone is the prompt, it may hold a list of messages.
+        """
+        if self.column is not None and is_conversation(row.get(self.column)):
+            return _messages(self.column, row[self.column])
+        return [Message.user(self.render(row))], None
 
     def _value(self, row: JSONObject, name: str) -> str:
         value = row.get(name)
@@ -174,12 +187,17 @@ def read_line(data: bytes, number: int) -> Line:
 
 def named_model(data: bytes) -> str | None:
     """Return the model that a line names; None if it names none, or is no line of a batch."""
-    try:
-        members = loads_object(data.removeprefix(codecs.BOM_UTF8))
-    except MalformedJSONError:
-        return None
+    members = members_of(data)
     inner = next((name for name in ("params", "body") if name in members), None)
     return string(members if inner is None else mapping(members, inner), "model")
+
+
+def members_of(data: bytes) -> JSONObject:
+    """Return a line's object; an empty one if the line is no object."""
+    try:
+        return loads_object(data.removeprefix(codecs.BOM_UTF8))
+    except MalformedJSONError:
+        return {}
 
 
 def _check_encoding(data: bytes) -> None:
@@ -206,7 +224,8 @@ def read_item(line: Line, choose_model: ChooseModel, options: CommonOptions | No
             request = read(members, choose_model)
             columns = _columns(members, read)
         else:
-            request = Request(_model(Members({}), choose_model), [Message.user(prompt.render(line.members))])
+            messages, lead = prompt.conversation(line.members)
+            request = Request(_model(Members({}), choose_model), messages, system=lead)
             columns = passed_through(members.rest())
         if common:
             request = replace(request, **common)
@@ -229,11 +248,11 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         tools=[function_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
-        max_output_tokens=members.whole("max_output_tokens"),
+        max_output_tokens=_whole(members, "max_output_tokens"),
         temperature=members.number("temperature"),
         top_p=members.number("top_p"),
         stop=members.texts("stop"),
-        seed=members.whole("seed"),
+        seed=_whole(members, "seed"),
         response_schema=members.object("response_schema"),
         parallel_tool_calls=members.flag("parallel_tool_calls"),
         metadata=members.strings("metadata"),
@@ -247,7 +266,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         tags=cast("Tags | None", members.object("tags")),
         durable=_durable(members.take("durable")),
         return_tokens=members.flag("return_tokens") or False,
-        logprobs=members.whole("logprobs"),
+        logprobs=_whole(members, "logprobs"),
         prompt_token_ids=cast("list[int] | None", members.take("prompt_token_ids")),
         continue_aborted=members.flag("continue_aborted") or False,
     )
@@ -255,14 +274,27 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
 
 def _conversation(members: Members) -> tuple[list[Message], SystemPrompt]:
     """Return the messages of a line, and the texts of system messages before them."""
-    prompt, messages = members.text("prompt"), members.take("messages")
+    prompt, messages = members.take("prompt"), members.take("messages")
     if prompt is not None and messages is not None:
-        raise InvalidRequestError("prompt", "is one user's message: leave it out, or leave out `messages`")
-    if type(messages) is str:
-        prompt = messages
-    if prompt is not None:
-        return [Message.user(prompt)], None
-    return read_conversation(ChatConverter, Members({"messages": messages}).some_objects("messages"))
+        raise InvalidRequestError("prompt", "is another name of `messages`: leave out one of them")
+    return _messages("messages", messages) if prompt is None else _messages("prompt", prompt)
+
+
+def _messages(name: str, value: JSON) -> tuple[list[Message], SystemPrompt]:
+    if type(value) is str:
+        return [Message.user(value)], None
+    return read_conversation(ChatConverter, Members({name: value}).some_objects(name))
+
+
+def is_conversation(value: JSON) -> bool:
+    """Return whether a value is a list of messages."""
+    return type(value) is list and bool(value) and all(type(each) is dict and "role" in each for each in value)
+
+
+def _whole(members: Members, name: str) -> int | None:
+    """Take a whole number. A table may have it as 256.0: pandas stores a column with nulls so."""
+    value = members.take(name)
+    return Members({name: int(value) if type(value) is float and value.is_integer() else value}).whole(name)
 
 
 def _made(make: Callable[..., _Made], name: str, value: JSONObject, readers: Mapping[str, _Read]) -> _Made:
@@ -326,9 +358,9 @@ def _read_openai(members: Members, choose_model: ChooseModel) -> Request:
     url, body = members.text("url") or URLS[0], members.object("body")
     if body is None:
         raise InvalidRequestError("body", "must be an object")
-    if url == URLS[0]:
+    if url.endswith("/chat/completions"):
         from ..providers.openai.chat.arguments import read_body
-    elif url == URLS[1]:
+    elif url.endswith("/responses"):
         from ..providers.openai.responses.arguments import read_body
     else:
         raise InvalidRequestError("url", f"must be one of {', '.join(URLS)}, not {url!r}")

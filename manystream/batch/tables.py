@@ -1,4 +1,4 @@
-"""Tables as the input and the output of a batch: Parquet, CSV and JSON lines, by the ending of the file's name.
+"""Tables as the input and the output of a batch: Parquet, CSV, TSV and JSON lines, by the ending of the file's name.
 
 A row of an input is a line of a batch. The output has every row of the input, in its order, with the columns of its
 answer behind its own. It is made at the end, of the journal: a batch that is killed has lost nothing.
@@ -15,12 +15,14 @@ import importlib
 import io
 import json
 import os
+import re
 import tempfile
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager, suppress
 from itertools import islice, zip_longest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, TypeAlias, cast
 
 import orjson
@@ -28,9 +30,11 @@ import trio
 
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import (
+    JSON,
     JSONObject,
     MalformedJSONError,
     dumps,
+    exact_loads,
     loads_object,
     mapping,
     string,
@@ -38,7 +42,7 @@ from ..providers.json.json_values import (
 from .journal import default_errors_path, line_id
 from .line_file import LineFile
 from .line_ids import LineIds
-from .lines import ID_NAMES, OUR_MEMBERS, USAGE_MEMBERS, Prompt, Refused, passed_through
+from .lines import ID_NAMES, OUR_MEMBERS, USAGE_MEMBERS, Prompt, Refused, is_conversation, passed_through
 from .shard import Shard
 from .source import checked_gzip, count_lines, some_lines
 
@@ -63,6 +67,16 @@ LONGEST_CELL = 1 << 27
 ANSWER_COLUMNS = ("text", "thinking", "parsed", "tool_calls", "usage", "cost", "model", "finish_reason", "error")
 """The columns that a table of answers has after those of its input."""
 
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+"""Form of a table of cells → what is between them."""
+
+TEXTS = frozenset({*ID_NAMES, "model", "system", "tool_choice", "priority", "tenant", "session"})
+"""Options that are texts. A cell with another option is JSON, such as `0.2` or `["a", "b"]`."""
+
+FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""The beginning of a cell that a spreadsheet takes for a formula, unless it is a number."""
+NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+
 UNSENT = "not answered yet: give the command again without --finish"
 
 
@@ -71,13 +85,13 @@ class TableError(ManystreamError, ValueError):
 
 
 def form_of(path: Path) -> str:
-    """Return `parquet`, `csv` or `jsonl`, by the ending of the name before a `.gz`. Raises `TableError`."""
+    """Return `parquet`, `csv`, `tsv` or `jsonl`, by the ending of the name before a `.gz`. Raises `TableError`."""
     name = path.name.lower()
     plain = name.removesuffix(".gz")
     form = plain.rpartition(".")[2]
     if form == "parquet" and plain != name:
         raise TableError(f"{path}: a Parquet file is compressed already: name it without .gz")
-    return form if form in ("parquet", "csv") else "jsonl"
+    return form if form == "parquet" or form in SEPARATORS else "jsonl"
 
 
 def is_table(path: Path) -> bool:
@@ -114,20 +128,28 @@ class Rows:
         Raises `OSError` and `TableError`.
         """
 
+    def line(self, row: JSONObject) -> JSONObject:
+        """Return what a batch is to read of a row."""
+        return row
+
 
 class _CSVRows(Rows):
-    def __init__(self, path: Path, opened: ExitStack) -> None:
+    def __init__(self, path: Path, opened: ExitStack, prompt: Prompt | None) -> None:
         csv.field_size_limit(LONGEST_CELL)
         text = io.TextIOWrapper(opened.enter_context(open_plain(path)), "utf-8-sig", newline="")
         self._path = path
-        self._reader = csv.reader(opened.enter_context(closing(text)), strict=True)
+        self._prompt = prompt
+        separator = SEPARATORS[form_of(path)]
+        self._separator = "tab" if separator == "\t" else "comma"
+        self._reader = csv.reader(opened.enter_context(closing(text)), strict=True, delimiter=separator)
         self.names = self._read(self._reader) or []
         twice = next((name for place, name in enumerate(self.names) if name in self.names[:place]), None)
         if twice is not None:
             raise TableError(f"{path}: two columns are named {twice!r}: the first line has the names of the columns")
-        other = next((mark for mark in ";\t" if len(self.names) == 1 and mark in self.names[0]), None)
-        if other is not None:
-            raise TableError(f"{path}: {other!r} is between its columns: save it with commas")
+        other = next((mark for mark in ",;\t" if len(self.names) == 1 and mark in self.names[0]), None)
+        if other is not None and other != separator:
+            name = "tabs, or name it .csv" if separator == "\t" else "commas, or with tabs as .tsv"
+            raise TableError(f"{path}: {other!r} is between its columns: save it with {name}")
 
     def chunks(self) -> Iterator[tuple[int, list[JSONObject], Any]]:
         names, rows, first = self.names or [], list[JSONObject](), 1
@@ -137,7 +159,7 @@ class _CSVRows(Rows):
                 continue  # an empty line
             if any(cells[len(names) :]):
                 has = f"has {len(cells)} cells, and the first line names {len(names)} columns"
-                refused[first + len(rows)] = f"{has}: a cell with a comma stands in quotes"
+                refused[first + len(rows)] = f"{has}: a cell with a {self._separator} stands in quotes"
             rows.append(dict(zip_longest(names, cells[: len(names)], fillvalue="")))
             if len(rows) == CHUNK_ROWS:
                 yield first, rows, None
@@ -145,6 +167,17 @@ class _CSVRows(Rows):
                 refused.clear()
         if rows:
             yield first, rows, None
+
+    def line(self, row: JSONObject) -> JSONObject:
+        """Return a row as it would be in JSON: with options that are no texts, and without those whose cell is empty.
+
+        A column that alone is the prompt may hold a list of messages, as JSON.
+        """
+        if self._prompt is not None:
+            name = self._prompt.column
+            value = _parsed(row.get(name)) if name is not None else None
+            return row | {name: value} if name is not None and is_conversation(value) else row
+        return {name: value for name, cell in row.items() if (value := _option(name, cell)) is not None}
 
     def _read(self, reader: Iterator[list[str]]) -> list[str] | None:
         try:
@@ -154,6 +187,26 @@ class _CSVRows(Rows):
             raise TableError(f"{self._path} is not UTF-8 text: {error.reason}; save the file as UTF-8") from None
         except csv.Error as error:
             raise TableError(f"{self._path} is no CSV: {error}") from None
+
+
+def _option(name: str, cell: JSON) -> JSON:
+    """Return the value of a cell: of an option that is no text, its JSON; None for an option whose cell is empty."""
+    if name not in OUR_MEMBERS or name in TEXTS:
+        return cell if cell or name not in OUR_MEMBERS else None
+    value = _parsed(cell)
+    if name in ("prompt", "messages"):
+        return value if is_conversation(value) else cell or None
+    return cell or None if type(value) is str or (name == "stop" and type(value) is not list) else value
+
+
+def _parsed(cell: JSON) -> JSON:
+    """Return the value of a cell that is JSON, or TRUE or FALSE as spreadsheets write it; else the cell."""
+    if type(cell) is not str:
+        return cell
+    try:
+        return exact_loads(cell.lower() if cell in ("TRUE", "True", "FALSE", "False") else cell)
+    except MalformedJSONError:
+        return cell
 
 
 class _ParquetRows(Rows):
@@ -172,10 +225,30 @@ class _ParquetRows(Rows):
         first = 1
         try:
             for batch in self._file.iter_batches(batch_size=CHUNK_ROWS):
-                yield first, batch.to_pylist(), batch
+                self.refused = refused = dict[int, str]()
+                try:
+                    rows = batch.to_pylist()
+                except (ValueError, ArithmeticError):  # one of its values is none of Python's
+                    rows = [self._row(batch, place, first, refused) for place in range(batch.num_rows)]
+                yield first, rows, batch
                 first += batch.num_rows
         except (ValueError, OSError) as error:
             raise _unreadable(self._path, error) from None
+
+    def _row(self, batch: Any, place: int, first: int, refused: dict[int, str]) -> JSONObject:
+        """Return a row whose values are read one by one. One that Python does not have is a text, such as a date after
+        the year 9999; one that is no text either is null, and the row is refused.
+        """
+        row: JSONObject = dict.fromkeys(batch.schema.names)
+        for name, column in zip(row, batch.columns, strict=True):
+            try:
+                row[name] = column[place].as_py()
+            except (ValueError, ArithmeticError) as error:
+                try:
+                    row[name] = column[place].cast("string").as_py()
+                except (ValueError, NotImplementedError):
+                    refused[first + place] = f"{name}: cannot be read: {error}"
+        return row
 
 
 class _LineRows(Rows):
@@ -210,9 +283,9 @@ class _LineRows(Rows):
 def open_rows(path: Path, opened: ExitStack, prompt: Prompt | None = None) -> Rows:
     """Open an input. `opened` closes it. Raises `OSError` and `TableError`."""
     form = form_of(path)
-    if form == "jsonl":
-        return _LineRows(path, opened, prompt)
-    return _CSVRows(path, opened) if form == "csv" else _ParquetRows(path, opened)
+    if form == "parquet":
+        return _ParquetRows(path, opened)
+    return _CSVRows(path, opened, prompt) if form in SEPARATORS else _LineRows(path, opened, prompt)
 
 
 def open_plain(path: Path) -> BinaryIO:
@@ -237,7 +310,9 @@ def some_rows(rows: Rows) -> list[bytes]:
 
 def _line_chunks(rows: Rows) -> Iterator[list[tuple[int, bytes]]]:
     for first, found, _ in rows.chunks():
-        yield [(number, _line(number, row, rows.refused.get(number))) for number, row in enumerate(found, first)]
+        yield [
+            (number, _line(number, rows.line(row), rows.refused.get(number))) for number, row in enumerate(found, first)
+        ]
 
 
 def count_rows(path: Path) -> int | None:
@@ -314,13 +389,21 @@ class _Records:
         return loads_object(file.line_at(position))
 
 
-def write_table(table: Path, source: Path, prompt: Prompt | None = None, shard: Shard | None = None) -> int:
+def write_table(
+    table: Path,
+    source: Path,
+    prompt: Prompt | None = None,
+    shard: Shard | None = None,
+    *,
+    escape_formulas: bool = False,
+) -> int:
     """Write a table of every row of the input and its answer, of the journal beside the table.
 
     table: the file to write. It takes its name when it is complete.
     source: the input: a Parquet, CSV or JSONL file.
     prompt: the prompt of all rows, as the batch had it.
     shard: the part of the input that the batch has sent; None for all of it.
+    escape_formulas: whether a text of a CSV file that a spreadsheet would take for a formula gets an apostrophe.
 
     Returns the number of rows. Raises `OSError`, `JournalError` and `TableError`.
     """
@@ -338,8 +421,10 @@ def write_table(table: Path, source: Path, prompt: Prompt | None = None, shard: 
                 names, form = list(columns.values()), form_of(table)
                 if form == "parquet":
                     write = writing.enter_context(_parquet_writer(file, names, kinds, rows.schema))
+                elif form in SEPARATORS:
+                    write = writing.enter_context(_csv_writer(file, names, SEPARATORS[form], escape=escape_formulas))
                 else:
-                    write = writing.enter_context(_csv_writer(file, names) if form == "csv" else _line_writer(file))
+                    write = writing.enter_context(_line_writer(file))
                 for first, some, batch in rows.chunks():
                     chosen = [place for place in range(len(some)) if shard is None or shard.has(first + place)]
                     kept = [{own: some[place].get(name) for name, own in columns.items()} for place in chosen]
@@ -403,14 +488,20 @@ _KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "text"
 
 
 @contextmanager
-def _csv_writer(file: IO[bytes], names: list[str]) -> Generator[Write, None, None]:
+def _csv_writer(file: IO[bytes], names: list[str], separator: str, *, escape: bool) -> Generator[Write, None, None]:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    cells = csv.writer(text, lineterminator="\n")
-    cells.writerow([*names, *ANSWER_COLUMNS])
+
+    def write_row(row: str) -> None:
+        text.write(f"{row[:-2]}\n")
+
+    # A cell with a character of the line end is quoted. So the writer's has CR, too, and the file's is LF.
+    cells = csv.writer(cast("Any", SimpleNamespace(write=write_row)), delimiter=separator, lineterminator="\r\n")
+    shown = _without_formula if escape else _cell
+    cells.writerow([shown(name) for name in (*names, *ANSWER_COLUMNS)])
 
     def write(rows: list[JSONObject], answers: list[JSONObject], batch: Any) -> None:
         for row, answer in zip(rows, answers, strict=True):
-            cells.writerow([_cell(value) for value in (*row.values(), *answer.values())])
+            cells.writerow([shown(value) for value in (*row.values(), *answer.values())])
 
     yield write
     text.flush()
@@ -425,6 +516,11 @@ def _cell(value: object) -> str:
         return ""
     text = _text(value)
     return str(json.loads(text)) if text.startswith('"') else text
+
+
+def _without_formula(value: object) -> str:
+    cell = _cell(value)
+    return f"'{cell}" if FORMULA.match(cell) and not NUMBER.fullmatch(cell) else cell
 
 
 def _text(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import math
 import os
 import signal
@@ -29,12 +30,13 @@ from ..batch import (
     read_shard,
 )
 from ..batch.journal import default_errors_path
-from ..batch.lines import CommonOptions, named_model
+from ..batch.lines import CommonOptions, Prompt, members_of, named_model
 from ..batch.prices import price_list
 from ..batch.printed import PrintedRecords
 from ..batch.run import WayName
 from ..batch.source import some_lines
 from ..batch.tables import (
+    SEPARATORS,
     TableError,
     count_rows,
     form_of,
@@ -105,6 +107,7 @@ class BatchOptions:
     prompts: Path | None
     output: Path | None
     table: Path | None
+    escape_formulas: bool
     finish: bool
     errors: Path | None
     shard: Shard | None
@@ -159,7 +162,7 @@ class BatchOptions:
 
 AS_GIVEN = (
     *("finish", "concurrency", "max_rps", "max_tpm", "budget", "attempts", "outage", "stream", "retry_failed", "via"),
-    *("json", "ray", "actors", "monitor"),
+    *("json", "ray", "actors", "monitor", "escape_formulas"),
 )
 """The options that are the arguments as they are."""
 
@@ -186,7 +189,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream batch` to the parser."""
     add = parser.add_argument
     add(
-        "prompts", metavar="PROMPTS", help="the file of prompts: JSONL, CSV or Parquet; - reads JSONL of standard input"
+        "prompts",
+        metavar="PROMPTS",
+        help="the file of prompts: JSONL, CSV, TSV, Parquet; - reads JSONL of standard input",
     )
     add(
         "-o",
@@ -196,6 +201,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the file of answers: JSONL, or a table by its ending; - prints JSONL, and no later run continues",
     )
     add("--finish", action="store_true", help="write the table of -o with the answers so far, and send nothing")
+    add("--escape-formulas", action="store_true", help="in CSV, put ' before what a spreadsheet takes for a formula")
     add(
         "--errors",
         metavar="FILE",
@@ -247,7 +253,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write_table(options: BatchOptions, table: Path, prompts: Path) -> None:
     try:
-        rows = write_table(table, prompts, options.requests.get("prompt"), options.shard)
+        prompt, escape = options.requests.get("prompt"), options.escape_formulas
+        rows = write_table(table, prompts, prompt, options.shard, escape_formulas=escape)
     except OSError as error:
         raise CommandError(f"cannot write {table}: {error.strerror or error}; --finish tries again") from None
     print(f"{table} has {rows:,} rows", file=sys.stderr)
@@ -324,6 +331,8 @@ def _check_options(options: BatchOptions) -> None:
     if options.cache is not None and options.ray is not None:
         raise CommandError("--cache is a file of this machine, which workers with --ray cannot use", status=2)
     check_ways(options)
+    if options.escape_formulas and (options.table is None or form_of(options.table) not in SEPARATORS):
+        raise CommandError("--escape-formulas is for a table in CSV or TSV: name one with -o", status=2)
     if options.output is None and options.retry_failed:
         raise CommandError("--retry-failed reads the files of an earlier run, which -o - does not write", status=2)
     if options.output is None and options.ray is not None and options.budget is not None:
@@ -380,13 +389,29 @@ def _open_lines(options: BatchOptions, opened: ExitStack) -> tuple[Lines, Sequen
     path, prompt = options.prompts, options.requests.get("prompt")
     by_lines = options.targets.by_lines and prompt is None
     if path is not None and form_of(path) != "jsonl":
-        return read_rows(open_rows(path, opened)), some_rows(open_rows(path, opened)) if by_lines else ()
+        rows = open_rows(path, opened, prompt)
+        _check_prompt(prompt, rows.names or (), f"{path} has")
+        return read_rows(rows), some_rows(open_rows(path, opened)) if by_lines else ()
+    if path is not None and path.is_file() and prompt is not None:
+        with open_plain(path) as file:
+            names = [name for line in some_lines(file) for name in members_of(line)]
+        _check_prompt(prompt if names else None, names, f"the first lines of {path} have")
     source: Path | BinaryIO = path if path is not None else sys.stdin.buffer
     if path is not None and (by_lines or is_table(path)):
         source = opened.enter_context(open_plain(path))
     first = some_lines(source) if by_lines and not isinstance(source, Path) else ()
     lines = read_lines(source, first)
     return (lines if prompt is None else numbered(lines)), first
+
+
+def _check_prompt(prompt: Prompt | None, names: Sequence[str], source: str) -> None:
+    """Raise `CommandError` if the prompt names a column that the rows do not have: each of them would fail."""
+    named = [] if prompt is None else [name for _, name in prompt.parts if name is not None]
+    missing = next((name for name in named if name not in names), None)
+    if missing is not None:
+        close = difflib.get_close_matches(missing, names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"they are {', '.join(dict.fromkeys(names)) or 'none'}"
+        raise CommandError(f"{source} no column {missing!r}, and the prompt is made of it; {hint}", status=2)
 
 
 async def _batch(options: BatchOptions, destination: Destination, input: Lines) -> int:

@@ -51,20 +51,21 @@ a line of the input has one of these forms:
   {"id": "1", "messages": [{"role": "user", "content": "Why?"}], …}
       ours; other members are options of a request
   {"custom_id": "1", "method": "POST", "url": "/v1/responses", "body": {…}}
-      OpenAI's; the url may also be /v1/chat/completions
+      OpenAI's and Azure's; the url may also be /v1/chat/completions
   {"custom_id": "1", "params": {…}}
       Anthropic's
   Members that are neither are columns of your own: the answer has them, too.
 
 tables:
-  A file that ends in .parquet, .csv, .csv.gz or .jsonl.gz is a table. Its rows
+  A file that ends in .parquet, .csv, .tsv or .jsonl.gz is a table. Its rows
   are lines of our form, with the columns as members. With --prompt or
   --prompt-field, all columns are your own, in JSONL, too, and a row needs no
   id. The table of -o has every row of the input in its order, its columns, and
   text, thinking, parsed, tool_calls, usage, cost, model, finish_reason and
   error. A column with such a name gets input_ before it. The table is written
   at the end, from answers.parquet.journal.jsonl, which holds each answer as
-  soon as it is there; --finish writes it at any time and sends nothing.
+  soon as it is there; --finish writes it at any time and sends nothing. In CSV,
+  --escape-formulas puts ' before what a spreadsheet takes for a formula.
   Parquet needs the extra `tables` (pip install 'manystream[tables]').
 
 files:

@@ -130,6 +130,8 @@ def _content(messages: object, prompt: object) -> object:
     """Return what a row asks, for `Request`. Raises `InvalidRequestError`."""
     if messages is not None and prompt is not None:
         raise InvalidRequestError(MESSAGES, f"and {PROMPT!r} are both given: a row asks one of them")
+    if messages is None and isinstance(_plain(prompt), list):
+        messages = prompt
     if messages is not None:
         found = _plain(messages)
         if not isinstance(found, list) or not found:

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 import manystream as ms
-from manystream.batch.lines import CommonOptions, Line, LineError, read_item, read_line
+from manystream.batch.lines import CommonOptions, Line, LineError, read_item, read_line, read_prompt
+from manystream.providers.json.json_values import dumps_text
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -38,6 +39,40 @@ def test_a_line_has_a_number_an_id_and_a_size() -> None:
     assert (item.number, item.id, item.size, item.request.messages) == (3, 7, 78, [ms.Message.user("hi")])
     assert read_line(b'{"id": "a", "custom_id": "b"}', 1).id == "a"
     assert read_line(b'{"id": 0}', 1).id == 0
+
+
+CONVERSATION = [{"role": "system", "content": "brief"}, {"role": "user", "content": "hello", "tool_calls": None}]
+
+
+def test_a_prompt_may_be_a_list_of_messages() -> None:
+    """Data sets of training libraries have it so. With a column's name it is the same, if it alone is the prompt."""
+    expected = ms.Request("m", [ms.Message.user("hello")], system="brief")
+    for name in ("prompt", "messages"):
+        assert read({"id": 1, name: CONVERSATION}) == replace(expected, tools=[], stop=[])
+    row = {"id": 1, "question": CONVERSATION, "system": "a column"}
+    for template, text in (("{question}", None), ("Judge: {question}", f"Judge: {dumps_text(CONVERSATION)}")):
+        options: CommonOptions = {"prompt": read_prompt(template)}
+        found = read_item(read_line(json.dumps(row).encode(), 1), lambda named: "m", options)
+        assert found.request == (expected if text is None else ms.Request("m", [ms.Message.user(text)]))
+        assert {"id": 1, **found.columns} == row
+    plain: CommonOptions = {"prompt": read_prompt("{a}")}
+    assert read_item(read_line(b'{"id": 1, "a": [{"b": 1}]}', 1), lambda named: "m", plain).request.messages == [
+        ms.Message.user('[{"b":1}]')
+    ]
+
+
+@pytest.mark.parametrize("prefix", ["/v1", "", "/openai/v1"])
+def test_a_url_needs_no_version(prefix: str) -> None:
+    """Azure's lines have `/chat/completions`."""
+    expected = replace(ms.Request("m", [ms.Message.user("hello")]), tools=[])
+    for path, body in (("/chat/completions", {"messages": HELLO}), ("/responses", {"input": "hello"})):
+        assert replace(read({"custom_id": "a", "url": f"{prefix}{path}", "body": body}), stop=()) == expected
+
+
+def test_a_whole_number_may_be_stored_with_a_fraction_of_0() -> None:
+    assert (ours(max_output_tokens=256.0).max_output_tokens, ours(seed=7.0).seed) == (256, 7)
+    with pytest.raises(LineError, match="max_output_tokens: must be a whole number"):
+        ours(max_output_tokens=0.5)
 
 
 @pytest.mark.parametrize("name", ["connect", "first_byte", "idle", "total", "queue"])
@@ -166,8 +201,8 @@ def test_options_of_all_lines_precede_those_of_a_line() -> None:
 ID = "must be text that is not empty, or a whole number"
 MODEL = "is missing, and no model was given for the whole batch"
 WRONG: list[tuple[dict[str, object], str]] = [
-    ({"id": 1, "prompt": "a", "messages": "b"}, "prompt: is one user's message: leave it out, or leave out `messages`"),
-    ({"id": 1, "prompt": ["a"]}, "prompt: must be text, not an array"),
+    ({"id": 1, "prompt": "a", "messages": "b"}, "prompt: is another name of `messages`: leave out one of them"),
+    ({"id": 1, "prompt": ["a"]}, "prompt[0]: must be an object, not text"),
     ({"id": ""}, f"id: {ID}"),
     ({"id": False}, f"id: {ID}"),
     ({"custom_id": []}, f"custom_id: {ID}"),

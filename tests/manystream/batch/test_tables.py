@@ -8,11 +8,13 @@ import gzip
 import io
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +29,7 @@ from manystream.simulator import Simulator, open_simulator_thread
 
 @pytest.fixture(scope="module")
 def simulator() -> Iterator[Simulator]:
-    with open_simulator_thread() as simulator:
+    with open_simulator_thread(journal=50) as simulator:
         yield simulator
 
 
@@ -73,6 +75,112 @@ def test_columns_of_parquet_keep_their_types_and_their_order() -> None:
     assert all(row["error"] is None and row["finish_reason"] == "stop" and row["text"] for row in answered)
     assert answered[0]["usage"]["output_tokens"] == 3
     assert os.stat("out.parquet").st_mode & 0o777 == 0o600
+
+
+CHAT = [{"role": "system", "content": "brief"}, {"role": "user", "content": "to the sea"}]
+
+
+@pytest.mark.parametrize("field", [None, "prompt", "question"])
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv", ".parquet"])
+def test_the_prompt_of_a_row_may_be_a_conversation(ending: str, field: str | None, simulator: Simulator) -> None:
+    name, options = field or "prompt", () if field is None else ("--prompt-field", field)
+    rows: list[dict[str, Any]] = [{name: CHAT, "answer": "a"}, {name: [*CHAT[1:]], "answer": "b"}]
+    if ending == ".jsonl":
+        Path("in.jsonl").write_text("".join(json.dumps(row | {"id": n}) + "\n" for n, row in enumerate(rows)))
+    elif ending == ".parquet":
+        write_parquet("in.parquet", rows)
+    else:
+        with Path(f"in{ending}").open("w", newline="") as file:
+            cells = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
+            cells.writerows([[name, "answer"], *([json.dumps(row[name]), row["answer"]] for row in rows)])
+    assert batch(f"in{ending}", "out.csv", *options) == 0
+    answers = read_csv(Path("out.csv").read_text())
+    with urlopen(f"http://127.0.0.1:{simulator.port}/sim/requests") as page:
+        sent = [request["body"]["messages"] for request in json.load(page)[-2:]]
+    assert sorted(sent, key=len, reverse=True) == [CHAT, CHAT[1:]]
+    assert [row["answer"] for row in answers] == ["a", "b"]
+    assert all("to the sea" in row["text"] for row in answers)
+
+
+def test_cells_of_options_are_what_the_option_is(simulator: Simulator) -> None:
+    head = "prompt,temperature,max_output_tokens,stop,seed,parallel_tool_calls,metadata,top_p,system\n"
+    cells = 'hi,0.50,5.0,7,,TRUE,"{""a"": ""b""}",,3\nho,warm,,"[""a"",""b""]",,,,1e0,\nhu,,,"[""a"",""b""]",,,,1,\n'
+    Path("in.csv").write_text(head + cells)
+    assert batch("in.csv", "out.csv") == 1
+    first, second, third = read_csv(Path("out.csv").read_text())
+    assert (first["temperature"], first["max_output_tokens"], first["parallel_tool_calls"]) == ("0.50", "5.0", "TRUE")
+    assert "in.csv line 2: temperature: must be a number, not text" in second["error"]
+    assert (first["error"], third["error"]) == ("", "")
+    with urlopen(f"http://127.0.0.1:{simulator.port}/sim/requests") as page:
+        sent = sorted((request["body"] for request in json.load(page)[-2:]), key=len)
+    asked = {name: sent[1].get(name) for name in ("temperature", "max_completion_tokens", "stop", "metadata")}
+    assert asked == {"temperature": 0.5, "max_completion_tokens": 5, "stop": ["7"], "metadata": {"a": "b"}}
+    assert sent[1]["messages"][0]["content"] == "3"
+    assert (sent[0]["stop"], sent[0]["top_p"], len(sent[0]["messages"])) == (["a", "b"], 1, 1)
+
+
+@pytest.mark.parametrize("options", [(), ("--escape-formulas",)])
+@pytest.mark.parametrize(("ending", "separator"), [(".csv", ","), (".tsv", "\t"), (".tsv.gz", "\t")])
+def test_a_cell_is_one_cell_for_every_reader(ending: str, separator: str, options: tuple[str, ...]) -> None:
+    """A lone CR ends a row for many readers, where it is in no quotes."""
+    cells = ["a\rb", "=1+1", "-2.5e3", "-2-3", "+49 1", "@a", "\tx", "c,d\te\n", "\uff1dx", "", "=a\rb"]
+    columns = [f"c{n}" for n in range(len(cells))]
+    file = io.StringIO(newline="")
+    csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL).writerows([["prompt", *columns], ["hi", *cells]])
+    data = file.getvalue().encode()
+    Path(f"in{ending}").write_bytes(gzip.compress(data) if ending.endswith("gz") else data)
+    assert batch(f"in{ending}", f"out{ending}", *options, "--system", "simulate: text==x\ry") == 0
+    data = Path(f"out{ending}").read_bytes()
+    text = (gzip.decompress(data) if ending.endswith("gz") else data).decode()
+    assert text.count("\n") == 3
+    assert not re.search(r'[^"\r\n]*\r', re.sub(r'"(?:[^"]|"")*"', "", text)), "a CR outside of quotes"
+    (row,) = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
+    formulas = {"=1+1", "-2-3", "+49 1", "@a", "\tx", "\uff1dx", "=a\rb"} if options else set[str]()
+    assert [row[name] for name in columns] == [f"'{cell}" if cell in formulas else cell for cell in cells]
+
+
+def test_values_of_parquet_that_python_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    far, stamps = 2**62, pa.timestamp("us", "UTC")
+    table = pa.table({
+        "word": ["a", "b", "c"],
+        "when": pa.array([0, far, None], stamps),
+        "day": pa.array([2**30, 0, None], pa.date32()),
+        "exact": pa.array([1, 2, 3], pa.timestamp("ns")),
+        "many": pa.array([[1], None, [far]], pa.list_(stamps)),
+    })  # fmt: skip
+    pq.write_table(table, "in.parquet")
+    assert batch("in.parquet", "out.parquet", "--prompt", "{word} {when} {exact}") == 1
+    found = pq.read_table("out.parquet")
+    kept = [found.column(name).cast(pa.int64()).to_pylist() for name in ("when", "exact")]
+    assert kept == [[0, far, None], [1, 2, 3]]
+    errors = found.column("error").to_pylist()
+    assert errors[:2] == [None, None]
+    assert "in.parquet line 3: many: cannot be read" in errors[2]
+    assert batch("in.parquet", "out.csv", "--prompt", "{word} {when} {exact}") == 1
+    second = read_csv(Path("out.csv").read_text())[1]
+    assert (second["when"], second["exact"]) == ("17036-07-06 14:00:27.387904Z", "1970-01-01 00:00:00.000000002")
+    assert second["exact"] in second["text"]
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv.gz", ".parquet"])
+def test_a_misspelt_column_of_the_prompt_is_seen_first(ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if ending == ".parquet":
+        write_parquet("in.parquet", [{"review": "a", "n": 1}])
+    elif ending == ".jsonl":
+        Path("in.jsonl").write_text('{"review": "a"}\n{"review": "b", "n": 1}\n')
+    else:
+        separator = "\t" if "tsv" in ending else ","
+        data = separator.join(["review", "n"]) + "\n" + separator.join(["a", "1"]) + "\n"
+        Path(f"in{ending}").write_bytes(gzip.compress(data.encode()) if "gz" in ending else data.encode())
+    for options, hint in (
+        (("--prompt", "Good? {reviw}"), "no column 'reviw', and the prompt is made of it; did you mean 'review'?"),
+        (("--prompt-field", "text"), "no column 'text', and the prompt is made of it; they are review, n"),
+    ):
+        assert batch(f"in{ending}", "out.csv", *options) == 2
+        assert hint in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == [f"in{ending}"]
+    assert batch(f"in{ending}", "out.csv", "--prompt", "Good? {review} {n}") == (1 if ending == ".jsonl" else 0)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".CSV"])
@@ -204,7 +312,9 @@ def test_nothing_is_lost_when_a_run_ends_early(
         ("in.csv", "o.csv", ("--prompt", "no column"), "it names no column, such as {text}"),
         ("in.csv", "o.csv", ("--prompt", "{text!r}"), "a column is written as {name}"),
         ("in.csv", "o.csv", ("--prompt", "{"), "Single '{' encountered"),
-        ("excel.csv", "o.csv", (), "excel.csv: ';' is between its columns: save it with commas"),
+        ("excel.csv", "o.csv", (), "excel.csv: ';' is between its columns: save it with commas, or with tabs as .tsv"),
+        ("comma.tsv", "o.csv", (), "comma.tsv: ',' is between its columns: save it with tabs, or name it .csv"),
+        ("in.csv", "o.jsonl", ("--escape-formulas",), "--escape-formulas is for a table in CSV or TSV"),
         ("twice.csv", "o.csv", (), "twice.csv: two columns are named 'text'"),
         ("open.csv", "o.csv", (), "open.csv is no CSV: unexpected end of data"),
         ("latin.csv", "o.csv", (), "latin.csv is not UTF-8 text"),
@@ -218,6 +328,7 @@ def test_a_file_that_is_no_table_is_one_line(
     Path("in.csv").write_text("text,b\nhi,1\n")
     Path("there.csv").write_text("mine\n")
     Path("excel.csv").write_text("\ufefftext;b\n1;2\n")
+    Path("comma.tsv").write_text("text,b\nhi,1\n")
     Path("twice.csv").write_text("text,text\n1,2\n")
     Path("open.csv").write_text('text\n"x')
     Path("latin.csv").write_bytes(b"text\n\xff\n")

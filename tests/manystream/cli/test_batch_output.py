@@ -329,6 +329,7 @@ def test_every_option_is_read(batches: Batches, monkeypatch: pytest.MonkeyPatch)
         cache=None,
         monitor=True,
         plain=False,
+        escape_formulas=False,
     )
     assert options(*words) == expected
     assert options(*words, "--plain").plain

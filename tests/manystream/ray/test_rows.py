@@ -59,8 +59,9 @@ class Array:
 
 
 def test_arrays_are_lists() -> None:
-    (row,) = read(messages=[Array([{"role": "user", "content": "hi"}])])
-    assert text_of(row) == "hi"
+    for name in ("messages", "prompt"):
+        (row,) = read(**{name: [Array([{"role": "user", "content": "hi"}])]})
+        assert text_of(row) == "hi"
 
 
 @pytest.mark.parametrize(
