@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 from urllib.parse import unquote
 
@@ -56,6 +56,10 @@ _ESCAPE = re.compile(
     r"|&(?:#0{0,4}(?P<decimal>[0-9]{2,3})(?![0-9])|#[xX]0{0,4}(?P<hex>[0-9A-Fa-f]{2})(?![0-9A-Fa-f])"
     r"|(?P<name>amp|quot|apos|lt|gt));?"  # HTML reads them without the semicolon, too, such as at the end of a cut text
 )
+_EDGES = frozenset(b" \t\r\n\"'{}[](),:<>")
+"""Characters that are in no spelling of a secret, unless the secret has them."""
+LONGEST_SPELLING = 16
+"""The most characters that a spelling has for one of a secret, but for backslashes without end."""
 _ESCAPE_LEVELS = 4
 """How often a text is unescaped: a server may quote JSON in HTML, and that in JSON."""
 _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
@@ -103,7 +107,7 @@ class Redaction:
         else:
             return text
         if self._pattern is None:
-            self._pattern = re.compile("|".join(self._spellings()))
+            self._pattern = re.compile("|".join(_spellings(self._secrets())))
         return self._pattern.sub(REDACTED, text)
 
     def hide_bytes(self, data: bytes) -> bytes:
@@ -128,6 +132,12 @@ class Redaction:
                 break
         return _without(text, spans)
 
+    def keys(self, known: Iterable[str]) -> frozenset[str]:
+        """Return the secrets that are keys, by where they are or by their names, without header values that are known
+        to who gets the answer."""
+        told = {secret for value in known for secret in _credentials(value)}
+        return frozenset(secret for secret, named in self._secrets().items() if named and secret not in told)
+
     # --- the patterns ---
 
     def _prepare(self) -> tuple[str, ...]:
@@ -142,14 +152,6 @@ class Redaction:
         ]
         self._fragments = tuple(dict.fromkeys(_fragment(text) for secret in secrets for text in _variants(secret)))
         return self._fragments
-
-    def _spellings(self) -> Iterator[str]:
-        """Yield a pattern for each spelling of each secret, the longest secret first."""
-        for secret in sorted(self._secrets(), key=len, reverse=True):
-            if len(secret) < SHORTEST_KEY:
-                yield rf"(?<![\w-]){_spelled(secret)}(?![\w-])"
-            else:
-                yield from map(_spelled, _variants(secret))
 
     def _secrets(self) -> dict[str, bool]:
         """Return secret → whether it is a key, by where it is or by its name."""
@@ -169,6 +171,69 @@ class Redaction:
                 if _is_secret(secret, named=named):
                     found[secret] = named or found.get(secret, False)
         return found
+
+
+class KeyFilter:
+    """Removes keys from bytes that are passed on as they come. It changes no other byte.
+
+    It holds back only what may be the beginning of a key: the end of the bytes, from their last character on that is in
+    no key. Text of other characters than a key's, such as the blank line after an event, is passed on at once.
+    """
+
+    __slots__ = ("_fragments", "_halves", "_inner", "_longest", "_pattern", "_secrets")
+
+    def __init__(self, secrets: frozenset[str]) -> None:
+        self._secrets = secrets
+        self._pattern: re.Pattern[str] | None = None
+        fragments = {_fragment(text).encode("latin-1") for secret in secrets for text in _variants(secret)}
+        halves = {half for each in fragments for half in (each[: len(each) // 2], each[len(each) - len(each) // 2 :])}
+        self._fragments, self._halves = tuple(fragments), tuple(halves)
+        edges = _EDGES.difference("".join(secrets).encode("latin-1"))
+        self._inner = bytes(set(range(256)) - edges) if secrets else b""
+        self._longest = LONGEST_SPELLING * max(map(len, secrets), default=0)
+
+    def passes(self, data: bytes, *, is_cut: bool = False) -> bool:
+        """Return whether bytes have no key. is_cut: nor half of one, since something may have come in between."""
+        for fragment in self._halves if is_cut else self._fragments:  # noqa: SIM110
+            if fragment in data:
+                return False
+        return True
+
+    def ends_well(self, data: bytes) -> bool:
+        """Return whether no key begins at the end of the bytes."""
+        return data[-1] not in self._inner
+
+    def split(self, data: bytes, *, last: bool = False) -> tuple[bytes, bytes]:
+        """Return bytes without keys, and the end of them that may be the beginning of one. last: nothing follows."""
+        size = len(data)
+        start = max(0, size - self._longest)
+        hold = size if last else start + len(data[start:].rstrip(self._inner))
+        if self.passes(data):
+            return data[:hold], data[hold:]
+        if self._pattern is None:
+            self._pattern = re.compile("|".join(_spellings(self._secrets)))
+        text, pieces, position = data.decode("latin-1"), list[str](), 0
+        for match in self._pattern.finditer(text):
+            if match.end() == size and not last:
+                hold = min(hold, match.start())  # it may be longer
+                break
+            pieces += [text[position : match.start()], REDACTED]
+            position = match.end()
+        hold = max(hold, position)
+        return "".join([*pieces, text[position:hold]]).encode("latin-1"), data[hold:]
+
+    def hide(self, data: bytes) -> bytes:
+        """Return whole bytes without keys."""
+        return self.split(data, last=True)[0]
+
+
+def _spellings(secrets: Iterable[str]) -> Iterator[str]:
+    """Yield a pattern for each spelling of each secret, the longest secret first."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) < SHORTEST_KEY:
+            yield rf"(?<![\w-]){_spelled(secret)}(?![\w-])"
+        else:
+            yield from map(_spelled, _variants(secret))
 
 
 def _without(text: str, spans: list[tuple[int, int]]) -> str:

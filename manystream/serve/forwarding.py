@@ -19,6 +19,7 @@ from ..engine.call.handle import Call
 from ..engine.call.plain_request import PlainRequest
 from ..engine.call.timeouts import BACKOFF, QUEUED
 from ..engine.request.forwarded import ForwardedBody, forwarded_request
+from ..engine.request.redaction import KeyFilter
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object, string
@@ -123,6 +124,8 @@ class AnswerTap(Exchange):
     status: the status of the response; 0 before its head.
     headers: the headers of the response.
     held: the bytes of the body that were not sent to the client.
+    keys: removes the attempt's key from what the client gets.
+    beginning: the end of the bytes that were sent, which may be the beginning of the key, and was not sent.
     ended: the body has ended as its framing says.
     connection: the attempt's connection.
     one_event, cut: as of a `FastReader`.
@@ -132,11 +135,13 @@ class AnswerTap(Exchange):
         "_attempt",
         "_owner",
         "_reader",
+        "beginning",
         "connection",
         "cut",
         "ended",
         "headers",
         "held",
+        "keys",
         "one_event",
         "status",
     )
@@ -149,6 +154,8 @@ class AnswerTap(Exchange):
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.held: list[bytes] = []
+        self.keys: KeyFilter = owner.keys_of(exchange)
+        self.beginning: bytes = b""
         self.ended: bool = False
         self.cut: bool = False
         self.one_event: bool = False
@@ -164,7 +171,7 @@ class AnswerTap(Exchange):
         owner.latest = self
         reader = self.attempt.on_body(data)
         owner.flush(self)
-        if reader is None or self.held or not owner.request.chunked:
+        if reader is None or self.held or self.beginning or not owner.request.chunked:
             return None
         self._reader, self.one_event = reader, reader.one_event
         return self
@@ -173,16 +180,27 @@ class AnswerTap(Exchange):
         """Forward whole chunks with the framing that they have, as long as the engine's fast path reads them."""
         reader = self._reader
         reader.cut = self.cut
+        if not self.keys.passes(data, is_cut=self.cut):
+            return 0  # `on_body` gets it
         taken = reader.read(data)
         if taken:
             self._owner.forward(data if taken == len(data) else data[:taken], b"\n\n")
         return taken
 
     def read_events(self, data: bytes) -> int:
+        if not self.keys.ends_well(data) or not self.keys.passes(data):
+            return 0
         taken = self._reader.read_events(data)
         if taken:
             self._owner.forward(chunk(data[:taken]), data[max(0, taken - 4) : taken])
         return taken
+
+    def take(self) -> bytes:
+        """Return the bytes that are held, without the key."""
+        data = b"".join((self.beginning, *self.held))
+        self.held.clear()
+        data, self.beginning = self.keys.split(data, last=self.ended)
+        return data
 
     def on_end(self) -> None:
         self.ended = True
@@ -227,6 +245,12 @@ class ClientRequest(abc.ABC):
             return self._gateway.keeper_of([each for each in named if each], self.slot, key_of(self.request))
         except LookupError as error:
             raise Refusal(self.dialect, 404, f"there is no answer {error.args[0]!r:.200} of this slot") from None
+
+    def keys_of(self, attempt: Attempt) -> KeyFilter:
+        """Return what removes an attempt's key from its answer: the client must not get it. What the client itself has
+        sent is not removed."""
+        known = (*headers_to_provider(self.request).values(), *(value for _, value in query_of(self.request)))
+        return self._gateway.key_filter(attempt.prepared.secrets.keys(known))
 
     def _for_engine(self, model: str, body: bytes, members: JSONObject, *, replaces: bool) -> Request:
         """Return the engine's request. model: for the engine. replaces: the body has the model's name."""
@@ -332,13 +356,12 @@ class Forwarding(ClientRequest):
             return
         connection, completion = self._connection, self._completion
         is_last = tap.ended and completion is not None
-        data = b"".join(tap.held)
-        tap.held.clear()
+        data = tap.take()
         if is_last and not connection.has_head:
             self._end()
-            connection.respond(tap.status, headers_to_client(tap.headers), data)
+            connection.respond(tap.status, _headers(tap.headers, tap.keys), data)
             return
-        head = b"" if connection.has_head else connection.head(tap.status, headers_to_client(tap.headers))
+        head = b"" if connection.has_head else connection.head(tap.status, _headers(tap.headers, tap.keys))
         if completion is not None:
             self._after_end += len(data)
             is_last = is_last or self._after_end > MOST_AFTER_END
@@ -432,7 +455,7 @@ class Forwarding(ClientRequest):
             return
         body = self.dialect.error_body(status, error.message, code)
         if tap is not None and not is_ours:
-            body = b"".join(tap.held)  # the head of a stream was sent, so the error comes as an event of it
+            body = tap.take()  # the head of a stream was sent, so the error comes as an event of it
         connection.write(connection.piece(self.dialect.error_event(body), last=True))
         connection.finish()
 
@@ -501,13 +524,14 @@ class Passing(ClientRequest, Exchange):
     It takes no place in a limit. The answer's bytes go to the client, and nothing else reads them.
     """
 
-    __slots__ = ("_exchange", "_head", "_sent", "label")
+    __slots__ = ("_beginning", "_exchange", "_head", "_keys", "_sent", "label")
 
     def __init__(
         self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
         super().__init__(gateway, connection, request, slot, endpoint)
         self._head: tuple[int, list[tuple[str, str]]] | None = None  # until it was sent
+        self._beginning = b""  # bytes that may be the beginning of the key
         self.label: str = f"{request.method} {endpoint.rest}"
 
     def start(self) -> None:
@@ -539,16 +563,18 @@ class Passing(ClientRequest, Exchange):
     # --- as the forwarder and the exchange of its attempts ---
 
     def tap(self, exchange: Exchange) -> Exchange:
-        self._exchange = exchange
+        assert isinstance(exchange, Attempt)
+        self._exchange, self._keys = exchange, self.keys_of(exchange)
         return self
 
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self._sent.attempt.status = status
-        self._head = status, headers_to_client(headers)
+        self._head = status, _headers(headers, self._keys)
 
     def on_body(self, data: bytes) -> None:
         connection = self._connection
         head, self._head = b"" if self._head is None else connection.head(*self._head), None
+        data, self._beginning = self._keys.split(self._beginning + data)
         connection.write(head + connection.piece(data))
         if connection.unsent:
             self._sent.attempt.pause()
@@ -559,7 +585,7 @@ class Passing(ClientRequest, Exchange):
         if self._head is not None:
             self._connection.respond(*self._head, b"")
         else:
-            self._connection.write(self._connection.piece(b"", last=True))
+            self._connection.write(self._connection.piece(self._keys.hide(self._beginning), last=True))
             self._connection.finish()
 
     def on_failure(self, error: TransportError) -> None:
@@ -579,7 +605,14 @@ class Passing(ClientRequest, Exchange):
 
     def failed(self, attempt: Attempt, error: ProviderError) -> None:
         if attempt.status and self._head is None:  # a part of the answer was sent
+            if self._keys.passes(self._beginning, is_cut=True):
+                self._connection.write(self._connection.piece(self._beginning))
             self._connection.finish(cut=True)
         else:
             status, code = STATUS[error.category], error.category.value
             self._connection.fail(self.dialect, status, error.message, code, error.retry_after_ms)
+
+
+def _headers(headers: RawHeaders, keys: KeyFilter) -> list[tuple[str, str]]:
+    """Return the headers of a provider's answer that the client gets, without keys."""
+    return headers_to_client([(name, keys.hide(value)) for name, value in headers])

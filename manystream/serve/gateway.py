@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from ..engine.call.handle import Call
 from ..engine.request.credentials import is_loopback, why_no_key
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
+from ..engine.request.redaction import KeyFilter
 from ..engine.request.value_rules import PATH, SECONDS
 from ..http_server import HTTPRequest, HTTPServer
 from ..providers.catalog.selection import configured, select
@@ -72,6 +73,9 @@ LONGEST_PAUSE = 0.00025
 HINTS_KEPT = 1000
 ANSWERS_KEPT = 10_000
 """The number of latest answers whose provider is known."""
+
+KEYS_KEPT = 100
+"""The number of keys whose filters are kept: a function may return another key for each call."""
 
 
 class Slot:
@@ -211,8 +215,8 @@ class Gateway:
     """
 
     __slots__ = (
-        "_answers", "_default", "_ends_at", "_hints", "_key", "_names", "_slots", "base_url", "calls", "grace", "host",
-        "http", "keep_alive", "loop", "port", "queue", "timers", "traces",
+        "_answers", "_default", "_ends_at", "_hints", "_key", "_key_filters", "_names", "_slots", "base_url", "calls",
+        "grace", "host", "http", "keep_alive", "loop", "port", "queue", "timers", "traces",
     )  # fmt: skip
 
     def __init__(
@@ -250,6 +254,7 @@ class Gateway:
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, tuple[str, str]] = {}  # the id of an answer → its provider's name, its slot's key
+        self._key_filters: dict[frozenset[str], KeyFilter] = {}
         self._hints: dict[str, float] = {}  # a target → until when its latest refusal asks to wait
         at = partial(self.timers.at, is_timeout=True)
         self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), at)
@@ -401,6 +406,15 @@ class Gateway:
         """Return the milliseconds that are left of the latest hint; -1 if there is none."""
         left = self._hints.get(target, 0.0) - self.loop.clock()
         return math.ceil(left * 1000) if left > 0 else -1
+
+    def key_filter(self, keys: frozenset[str]) -> KeyFilter:
+        """Return what removes keys of a provider from its answers."""
+        found = self._key_filters.get(keys)
+        if found is None:
+            if len(self._key_filters) >= KEYS_KEPT:
+                self._key_filters.clear()
+            found = self._key_filters[keys] = KeyFilter(keys)
+        return found
 
     def model_of(self, dialect: str, model: str | None, keeper: str | None = None) -> str:
         """Return the model's name for the engine: that of a route, or with the name of a provider that speaks the

@@ -105,12 +105,12 @@ class TracedCall:
     fork: str = ""
     _heads: dict[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     _digests: list[bytes] = field(default_factory=list[bytes], repr=False)
-    _parsed: JSONObject | None = field(default=None, repr=False)  # while the call is added to a trace
+    parsed: JSONObject | None = field(default=None, repr=False)  # while the call is added to a trace
 
     @property
     def request(self) -> JSONObject:
         """The body, parsed."""
-        return loads_object(self.body) if self._parsed is None else self._parsed
+        return loads_object(self.body) if self.parsed is None else self.parsed
 
     @property
     def response(self) -> Response | None:
@@ -165,7 +165,7 @@ class TracedCall:
         if self.body.count(b",") > MOST_COMMAS:
             self.fork = "it is too long to be compared"
             return
-        self._parsed = loads_object(self.body)
+        self.parsed = loads_object(self.body)
         messages = self.read_conversation()
         if self.completion.response is not None and not earlier:
             return
@@ -277,7 +277,7 @@ class Trace:
         self.calls.append(call)
         if self._file is not None:
             self._notes.take(self._file.write, call)
-        call._parsed = None
+        call.parsed = None
         if not self._keeps:
             call.body = b""
             del self.calls[:-COMPARED]

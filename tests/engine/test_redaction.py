@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from manystream.engine.request.redaction import LONGEST_PART, REDACTED, Redaction
+from manystream.engine.request.redaction import LONGEST_PART, REDACTED, SHORTEST_KEY, KeyFilter, Redaction, _spellings
 from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.model.request import Request
@@ -197,7 +197,7 @@ def test_a_text_without_a_secret_is_the_same_object() -> None:
 def test_a_search_takes_linear_time(key: str) -> None:
     secrets = redaction(key)
     secrets.hide_parts("")
-    pattern = re.compile("|".join(secrets._spellings()))
+    pattern = re.compile("|".join(_spellings(secrets._secrets())))
     pieces = ("\\", "%25", "%5c", "&#0", "&#92;", "-", key, key[:-1], "\\" + key[0], "a", '\\"')
     for attack in itertools.product(("", key[:1], key[:-1]), pieces, ("", "!", "u00")):
         assert growth(pattern, attack, "search", 12) < 2.0, attack
@@ -209,3 +209,48 @@ def test_no_repr_shows_a_header_or_a_query() -> None:
     wire = WireRequest("/v1", [("authorization", "Bearer wire-1234")], b"{}")
     assert not re.findall(r"[a-z]+-1234", f"{provider!r} {provider} {request!r} {request} {wire!r} {wire}")
     assert "https://h.test/v1?…" in repr(provider)
+
+
+FILTERED = (
+    ("sk-ab12/cd34+ef", "plain", "sk-ab12/cd34+ef"),
+    ("sk-ab12/cd34+ef", "JSON", "sk-ab12\\/cd34\\u002bef"),
+    ("sk-ab12/cd34+ef", "a URL", "sk-ab12%2Fcd34%2Bef"),
+    ("sk-ab12/cd34+ef", "base64", base64.b64encode(b"sk-ab12/cd34+ef").decode().rstrip("=")),
+    ('with "quotes", and more', "plain", 'with "quotes", and more'),
+    ("short", "a word", "short"),
+)
+
+
+@pytest.mark.parametrize(("key", "form", "spelled"), FILTERED, ids=[f"{key[:5]}-{form}" for key, form, _ in FILTERED])
+def test_a_key_is_removed_at_every_split(key: str, form: str, spelled: str) -> None:
+    keys = KeyFilter(frozenset({key}))
+    said = f"{spelled} {spelled}"
+    data = f'event: a\ndata: {{"x": "{spelled}", "y": "sk-ab1 {spelled}er sk-ab12"}}\n\ndata: {said}\n\n'.encode()
+    clean = data.replace(spelled.encode(), REDACTED.encode())
+    if len(key) < SHORTEST_KEY:
+        clean = clean.replace(f"{REDACTED}er".encode(), f"{key}er".encode())  # part of a word
+    for size in (1, 2, 3):
+        for at in range(len(data) - size):
+            got, beginning = b"", b""
+            pieces = (data[:at], data[at : at + size], data[at + size :])
+            for number, piece in enumerate(pieces):
+                passed, beginning = keys.split(beginning + piece, last=number == 2)
+                got += passed
+            assert (got, beginning) == (clean, b"")
+    assert keys.split(data) == (clean, b"")  # nothing is held back after a blank line
+
+
+def test_a_filter_holds_back_a_bounded_end() -> None:
+    keys = KeyFilter(frozenset({"sk-canary-secret"}))
+    image = b"A" * 100_000
+    passed, beginning = keys.split(image)
+    assert passed + beginning == image
+    assert len(beginning) <= 16 * 16
+    assert KeyFilter(frozenset()).split(image) == (image, b"")
+
+
+def test_what_a_client_has_sent_is_no_key() -> None:
+    head = [(b"Authorization", b"Bearer sk-canary-secret"), (b"session-id", b"0123456789"), (b"x-tenant", b"team-0123")]
+    secrets = Redaction("sk-canary-secret", WireHead(b"POST", b"/", head))
+    assert secrets.keys(["0123456789"]) == {"sk-canary-secret"}
+    assert secrets.keys([]) == {"sk-canary-secret", "0123456789"}

@@ -287,6 +287,76 @@ async def test_the_provider_gets_the_body_as_it_is_and_its_key() -> None:
     assert not [line for line in lines if line.startswith(("cookie", "openai-organization"))]
 
 
+KEY = "sk-canary-secret"
+ECHOES = {
+    "an error": answer(error_body(f"Incorrect API key provided: {KEY}"), status="401 Unauthorized"),
+    "a page": answer(f"<html>Bearer {KEY}</html>", status="502 Bad Gateway", kind="text/html"),
+    "a header": answer(chat_answer("fine"), headers=f"X-Debug: Bearer {KEY}\r\n"),
+    "an answer": answer(chat_answer(f"your key is {KEY}, and it is secret")),
+    "a stream": STREAM_HEAD.encode() + chunked(*chat_stream("a", "b", "c", f"<{KEY}>", "d")),
+    "a stream in halves": STREAM_HEAD.encode()
+    + b"".join(
+        chunked(event[:40], event[40:], end=False) for event in chat_stream("a", "b", f"<{KEY}>", "c")
+    )
+    + b"0\r\n\r\n",
+    "a stream to the end": STREAM_HEAD.replace("Transfer-Encoding: chunked", "Connection: close").encode()
+    + "".join(chat_stream("a", "b", "c", f"<{KEY}>", "d")).encode(),
+    "an error in a stream": STREAM_HEAD.encode()
+    + chunked(chat_chunk("a"), f"data: {error_body(f'no such key: {KEY}')}\n\n"),
+    "keep-alives": STREAM_HEAD.encode() + chunked(f": {KEY}\n\n", *chat_stream("a")),
+    "a stream that breaks": STREAM_HEAD.encode() + chunked(chat_chunk("a"), f"data: {KEY}", end=False),
+}  # fmt: skip
+"""What a provider answers that repeats the key."""
+
+
+@pytest.mark.parametrize("form", ECHOES)
+@pytest.mark.parametrize("pause", [None, 0.9, 0.7, 0.5, 0.3, "bytes"])
+async def test_a_key_that_a_provider_repeats_reaches_no_client(form: str, pause: float | str | None) -> None:
+    said = ECHOES[form]
+    direct, size = Answer(said), 1 if pause == "bytes" else int(len(said) * float(pause or 1))
+
+    async def script(line: Line) -> None:
+        await line.request()
+        for start in range(0, len(said), size):
+            await line.send(said[start : start + size])
+            await trio.testing.wait_all_tasks_blocked(0.0005 if size == 1 else 0.01)
+
+    stream = "stream" in form or form == "keep-alives"
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": stream}))
+    assert KEY not in f"{got.body!r}{got.headers}"
+    assert got.status == direct.status
+    if form != "a stream that breaks":
+        assert got.body == direct.body.replace(KEY.encode(), b"[key]")
+        assert (got.headers.get("x-debug"), direct.whole) == ("Bearer [key]" if form == "a header" else None, True)
+
+
+async def test_the_list_of_models_has_no_key_of_a_function() -> None:
+    asked = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            [key] = re.findall(rb"Bearer (\S+)", request)
+            asked.append(key)
+            body = b'{"data": [{"id": "m", "key": "%b"}]}' % key
+            head = b"HTTP/1.1 200 OK\r\nX-Key: %b\r\nContent-Length: %d\r\n\r\n" % (key, len(body))
+            at = len(head) + body.index(key) + 5
+            await line.send((head + body)[:at])
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await line.send((head + body)[at:])
+
+    keys = iter(["key-of-monday-1", "key-of-monday-2"])
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIChat(lambda: next(keys), peer.url, name="peer")
+        async with ms.open_engine([provider]) as engine, open_gateway(engine) as gateway:
+            for _ in range(2):
+                request = posted("/v1/models", b"").replace(b"POST", b"GET", 1)
+                got = await ask(gateway.port, request)
+                assert got.body == b'{"data": [{"id": "m", "key": "[key]"}]}'
+                assert got.headers["x-key"] == "[key]"
+    assert asked == [b"key-of-monday-1", b"key-of-monday-2"]
+
+
 # --- the official SDKs ---
 
 
