@@ -5,6 +5,7 @@ An engine makes it, and imports its modules, when it is first used (gate.py).
 
 from __future__ import annotations
 
+import logging
 import secrets
 import socket
 import time
@@ -58,6 +59,9 @@ if TYPE_CHECKING:
     from .traffic.control import Dispatcher
     from .traffic.options import Traffic
     from .traffic.shared_limits import EngineShare
+
+
+logger: logging.Logger = logging.getLogger("manystream.engine")
 
 
 def make_id() -> str:
@@ -387,14 +391,16 @@ def _response_finisher(warnings: Sequence[str], request: Request, asked: frozens
     The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
     `ProviderError` if the response does not match the schema, or does not have the tokens that were asked for.
     """
-    if not warnings and not asked and request.response_schema is None:
+    extra = request.extra_body  # may ask for tokens, too
+    if not warnings and not asked and request.response_schema is None and not extra:
         return _leave_as_it_is
     read = None if request.response_schema is None else reader_of(request.response_schema)
 
     def finish(response: Response) -> None:
         response.warnings.extend(warnings)
-        if asked:
-            check_tokens(response, asked)
+        fault = check_tokens(response, asked) if asked or extra else ""
+        if fault:
+            logger.warning("%s: %s", request.model, fault)
         if read is not None:
             read(response)
 

@@ -36,7 +36,7 @@ class ContinuedAnswer:
     @property
     def count(self) -> int:
         """The number of ids that have arrived."""
-        return 0 if self.so_far is None or self.so_far.tokens is None else len(self.so_far.tokens.ids)
+        return 0 if self.so_far is None or self.so_far.tokens is None else len(self.so_far.tokens.ids or ())
 
     def take(self, attempt: object, response: Response | None) -> bool:
         """Take the part that an attempt has left. Returns whether it has new ids."""
@@ -54,14 +54,16 @@ class ContinuedAnswer:
         return limit is not None and self.count >= limit
 
     def goes_on_after(self, error: ProviderError) -> bool:
-        """Return whether the rest can be asked for."""
+        """Return whether the rest can be asked for: of no answer that lacks ids, which the prompt would lack then."""
+        if self.so_far is not None and self.so_far.tokens is not None and not self.so_far.tokens.complete:
+            return False
         return error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)
 
     def next(self) -> Prepared:
         """Prepare the request for the rest."""
         request, limit = self._request, self._request.max_output_tokens
         prompt, tokens = request.prompt_token_ids or (), None if self.so_far is None else self.so_far.tokens
-        ids = () if tokens is None else tokens.ids
+        ids = () if tokens is None else tokens.ids or ()
         rest = replace(
             request,
             prompt_token_ids=[*prompt, *ids],
@@ -118,7 +120,8 @@ def _merged(before: dict[str, JSON], after: dict[str, JSON]) -> dict[str, JSON]:
 def _appended(before: Tokens | None, after: Tokens | None) -> Tokens | None:
     if before is None or after is None:
         return before or after
-    count = len(before.ids)
+    ids = [*(before.ids or ())]
+    count = len(ids)
     spans = list(before.weight_versions)
     for span in after.weight_versions:
         moved = WeightSpan(span.version, span.start + count, span.end + count)
@@ -130,10 +133,11 @@ def _appended(before: Tokens | None, after: Tokens | None) -> Tokens | None:
     if before.logprobs is not None or after.logprobs is not None:
         logprobs = array("d", [*(before.logprobs or ()), *(after.logprobs or ())])
     return Tokens(
-        before.ids + after.ids,
+        array("q", [*ids, *(after.ids or ())]),
         logprobs,
         before.prompt_ids,
         tuple(spans),
         before.cached,
         None if after.text_count is None else count + after.text_count,
+        before.complete and after.complete,
     )

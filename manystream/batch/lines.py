@@ -412,7 +412,8 @@ OTHER_NAMES = {
     "frequency_penalty": "extra_body",
     "presence_penalty": "extra_body",
     "logit_bias": "extra_body",
-    "logprobs": "extra_body",
+    "top_logprobs": "logprobs",
+    "return_token_ids": "return_tokens",
     "functions": "tools",
     "function_call": "tool_choice",
 }

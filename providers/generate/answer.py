@@ -9,6 +9,7 @@ from ..json.json_values import JSON, JSONObject, integer, mapping, required_obje
 from ..model.events import Event, FinishReason, TextDelta
 from ..model.tokens import Usage
 from ..wire.accumulate import Accumulator, TextInProgress
+from .wires import COUNTED
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "stop": FinishReason.STOP,
@@ -22,7 +23,17 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 CHUNK_MEMBERS = frozenset({"id", "request_id", "object", "created", "model", "choices", "usage", "output_mode"})
 CHOICE_MEMBERS = frozenset(
-    {"index", "text", "token_ids", "prompt_token_ids", "logprobs", "finish_reason", "weight_versions", "weight_version"}
+    {
+        COUNTED,
+        "index",
+        "text",
+        "token_ids",
+        "prompt_token_ids",
+        "logprobs",
+        "finish_reason",
+        "weight_versions",
+        "weight_version",
+    }
 )
 """Members that are read, or mean nothing for the answer. All others with a value are kept in `provider_data`."""
 
@@ -62,6 +73,9 @@ class Choice:
         if type(finish) is str and finish:
             self.finish = finish
             tokens.stopped(choice, ("stop_reason",))
+        meta = mapping(choice, COUNTED) or mapping(choice, "meta_info")
+        if meta:
+            tokens.take_meta(meta)
         if choice.get("weight_versions") or choice.get("weight_version"):
             tokens.add_versions(choice.get("weight_versions"), choice.get("weight_version"))
         if not choice.keys() <= CHOICE_MEMBERS:
@@ -144,12 +158,10 @@ class GenerateAnswer:
             taking = self._choice(index)
             taking.keeps = keeps
             delta = taking.take(choice)
-            if index or delta is None:
-                continue
-            tokens = answer.tokens
-            if tokens is not None and self.asked:
+            tokens = taking.answer.tokens
+            if tokens is not None and self.asked and delta is not None:
                 tokens.attach(delta)
-            elif not delta.text:
+            if index or delta is None or not (delta.text or delta.tokens):
                 continue
             if not self._started:
                 self._started = True

@@ -121,6 +121,8 @@ def _wire(request: Request, body: JSONObject, path: str, provider: Provider, *, 
     wire.max_output_tokens = None if limit is None else limit * wire.choices
     wire.unasked = frozenset() if request.logprobs else UNASKED
     wire.asked = asked_tokens(request) if path == "/completions" else asked_tokens(request) | {IDS}
+    if body.get("echo"):
+        wire.asked -= {IDS}  # the log probabilities begin with the prompt's, and the ids do not
     if LOGPROBS not in wire.asked and (body.get("logprobs") or source.get("logprobs") or body.get("return_logprob")):
         wire.unasked = frozenset()
     return wire

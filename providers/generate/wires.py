@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 from ..json.json_values import JSON, JSONObject, integer, items, mapping, string
 
-FINISH, META, OUTPUT_IDS = "finish_reason", "meta_info", "output_ids"
+FINISH, META, OUTPUT_IDS, COUNTED = "finish_reason", "meta_info", "output_ids", "counted"
 
 
 class Seen:
     """How much of one choice has arrived, in a wire whose events may repeat all of it."""
 
-    __slots__ = ("characters", "ids", "logprobs")
+    __slots__ = ("characters", "count", "ids", "logprobs")
 
     def __init__(self) -> None:
         self.characters: int = 0
+        self.count: int = 0
         self.ids: int = 0
         self.logprobs: int = 0
 
@@ -41,18 +42,16 @@ class SGLangWire:
         )
         choices: list[JSON] = []
         chunk: JSONObject = {"choices": choices}
-        total = 0
         for position, answer in enumerate(answers):
             index = integer(answer, "index")
             choices.append(self._choice(answer, position if index is None else index))
             meta = mapping(answer, META)
             chunk.setdefault("id", string(meta, "id"))
-            total += integer(meta, "completion_tokens") or 0
             if meta:
                 prompt = integer(meta, "prompt_tokens")
                 chunk["usage"] = {
                     "prompt_tokens": prompt,
-                    "completion_tokens": total,
+                    "completion_tokens": sum(seen.count for seen in self._seen.values()),
                     "prompt_tokens_details": {"cached_tokens": meta.get("cached_tokens")},
                 }
         return chunk
@@ -61,6 +60,7 @@ class SGLangWire:
         meta = mapping(answer, META)
         seen = self._seen.setdefault(index, Seen())
         count = integer(meta, "completion_tokens")
+        seen.count = count or 0
         pairs = items(meta, "output_token_logprobs")
         has_ids = type(answer.get(OUTPUT_IDS)) is list
         ids: Sequence[JSON] = items(answer, OUTPUT_IDS) if has_ids else [_second(pair) for pair in pairs]
@@ -83,6 +83,10 @@ class SGLangWire:
             "weight_versions": meta.get("weight_versions"),
             "weight_version": meta.get("weight_version"),
         }
+        counted: JSONObject = {"completion_tokens": count}
+        if repeats and finish:
+            counted[OUTPUT_IDS] = [*ids]
+        choice[COUNTED] = counted
         if reason:
             choice["stop_reason"] = reason.get("matched")
             choice["finish_detail"] = reason

@@ -21,6 +21,7 @@ from .rules import (
     Checker,
     Rule,
     checked,
+    described,
     either,
     flag,
     instance,
@@ -32,6 +33,7 @@ from .rules import (
     whole,
 )
 from .structured import is_schema
+from .tokens import ids_of
 
 TOOL = Checker(
     Tool,
@@ -68,11 +70,18 @@ def is_filled(name: str) -> bool:
 
 # `str.strip` is true for the same names as `is_filled`, and costs each start a call less.
 MODEL = Rule("a model's name, such as 'gpt-5' or 'anthropic/claude-sonnet-4-5'", (str,), str.strip)
+TOKEN_ID = whole(0, 2**63 - 1, must="ids of tokens: whole numbers from 0 on, of at most 63 bits")
 SYSTEM = sequence(checked(TEXT_BLOCK, "a Text block", forms={str: "use Text(…)"}), "a list")
 
 
 def _are_ids(ids: Sequence[object]) -> bool:
-    return bool(ids) and all(type(id) is int and 0 <= id < 2**63 for id in ids)
+    return ids_of([*ids]) is not None
+
+
+def _check_ids(ids: Sequence[object], where: str) -> None:
+    for place, id in enumerate(ids):
+        if not TOKEN_ID.passes(id):
+            raise InvalidRequestError(where, f"must be {TOKEN_ID.must}: the one at place {place} is {described(id)}")
 
 
 PRIORITY = Rule(
@@ -158,6 +167,7 @@ REQUEST = Checker(
                 "ids of tokens: a list of whole numbers",
                 (list, tuple, array),
                 _are_ids,
+                inside=_check_ids,
                 forms={Iterable: "use list(…)"},
             )
         ),
@@ -180,8 +190,9 @@ def validate_options(request: Request) -> None:
     if not REQUEST.passes(request):
         instance(Request).check(request, "request")
         REQUEST.check(request)
-    if not request.messages and request.prompt_token_ids is None:
-        raise InvalidRequestError("messages", "must hold at least one message")
+    if not request.messages and not request.prompt_token_ids:
+        name, what = ("messages", "message") if request.prompt_token_ids is None else ("prompt_token_ids", "id")
+        raise InvalidRequestError(name, f"must hold at least one {what}")
     if request.tools or request.tool_choice != "auto":
         _validate_tools(request)
 

@@ -12,8 +12,10 @@ from ..errors import InvalidRequestError
 from .messages import Message, Role, ToolCall, ToolResult
 from .request import Messages, Request, RequestOptions
 from .response import Response
-from .rules import check_iterable
-from .tokens import Logprobs, TokenIds
+from .rules import check_iterable, instance
+from .tokens import Logprobs, TokenIds, ids_of
+
+RESPONSE = instance(Response)
 
 
 class Turns:
@@ -106,11 +108,15 @@ class Turns:
     def add(self, response: Response) -> None:
         """Add the ids of an answer to the latest `request`.
 
-        Raises `InvalidRequestError` for an answer without ids, and for one to another prompt.
+        Raises `InvalidRequestError` for an answer without ids, for one whose tokens are not `complete`, and for one to
+        another prompt.
         """
+        RESPONSE.check(response, "response")
         tokens = response.tokens
         if tokens is None or not tokens.ids:
             raise InvalidRequestError("response", "has no ids: ask for them with return_tokens=True")
+        if not tokens.complete:
+            raise InvalidRequestError("response", "has ids that are not all of the answer's (tokens.complete is False)")
         if tokens.prompt_ids is not None and tokens.prompt_ids != self.ids:
             self.extend_to(tokens.prompt_ids)
         count = len(tokens.ids)
@@ -129,10 +135,8 @@ async def _rendered(ask: Callable[[Request], Awaitable[Response]], request: Requ
 
 def _array_of(ids: Iterable[int], where: str) -> TokenIds:
     """Return ids as an array. Raises `InvalidRequestError` for what is none."""
-    if isinstance(ids, array):
-        return array("q", ids)
     check_iterable(ids, where, "ids of tokens")
-    try:
-        return array("q", list(ids))
-    except (TypeError, OverflowError):
-        raise InvalidRequestError(where, "must be ids of tokens: whole numbers of 64 bits") from None
+    found = ids_of(list(ids))
+    if found is None:
+        raise InvalidRequestError(where, "must be ids of tokens: whole numbers from 0 on, of at most 63 bits")
+    return found

@@ -31,7 +31,7 @@ from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answe
 from ..model.response import Response, arrived
 from ..model.tokens import Tokens, Usage
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
-from .answer_tokens import AnswerTokens
+from .answer_tokens import AnswerTokens, check_counts
 from .call_ids import TakenIds, unique_id
 
 CUT_SHORT = frozenset({FinishReason.LENGTH, FinishReason.CONTENT_FILTER, FinishReason.ERROR, FinishReason.ABORTED})
@@ -467,6 +467,8 @@ class Accumulator(AnswerCount):
             response.tokens = self.tokens.whole(response)
         if self.choices:
             response.others = [choice.response() for _, choice in sorted(self.choices.items())]
+        if self.tokens is not None or self.choices:
+            check_counts(response)
         return response
 
     def add_choice(self, index: int, choice: Accumulator) -> None:
@@ -532,6 +534,9 @@ def events_of(response: Response) -> list[Event]:
             events.append(ToolCallDone(index, block.complete))
     tokens = response.tokens
     delta = next((event for event in events if isinstance(event, (TextDelta, ThinkingDelta))), None)
+    if tokens is not None and delta is None and tokens.ids and not response.tool_calls:
+        delta = TextDelta(len(response.content), "")
+        events.append(delta)
     if tokens is not None and delta is not None:
         delta.tokens = Tokens(tokens.ids, tokens.logprobs)
     events.append(Done(response.finish_reason, response.raw_finish_reason, response.usage, response.provider_data))

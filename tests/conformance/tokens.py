@@ -73,7 +73,7 @@ def _read(provider: ms.Provider, body: bytes, size: int, expected: dict[str, Any
 def _shown(choice: ms.Response) -> tuple[object, ...]:
     tokens = choice.tokens or ms.Tokens()
     logprobs = [None if math.isnan(value) else value for value in tokens.logprobs or ()]
-    return choice.text, [*tokens.ids], logprobs, choice.raw_finish_reason
+    return choice.text, [*(tokens.ids or ())], logprobs, choice.raw_finish_reason
 
 
 def _expected(choice: dict[str, Any]) -> tuple[object, ...]:

@@ -21,6 +21,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
+from manystream.providers.catalog.registry import DIALECTS
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
@@ -86,21 +87,44 @@ class Asked:
     def deltas(self) -> list[tuple[str, str, list[int], list[float] | None]]:
         """Type, text, ids and log probabilities of each delta that has tokens."""
         return [
-            (event.type, event.text, [*event.tokens.ids], event.tokens.logprobs and [*event.tokens.logprobs])
+            (event.type, event.text, [*(event.tokens.ids or ())], event.tokens.logprobs and [*event.tokens.logprobs])
             for event in self.recorder.events
             if isinstance(event, (ms.TextDelta, ms.ThinkingDelta)) and event.tokens is not None
         ]
+
+
+def ids_in(value: Any) -> int:
+    """Return the number of ids, or else of log probabilities, in a body or in the chunks of a stream."""
+    chunks = value if isinstance(value, list) else [value]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    ids = [len(choice.get("token_ids") or ()) for choice in choices]
+    return sum(ids) or sum(len((choice.get("logprobs") or {}).get("content", ())) for choice in choices)
+
+
+def with_count(body: Any, count: int) -> Any:
+    """Return a body, or the chunks of a stream, whose usage counts so many tokens of output."""
+    if isinstance(body, bytes):
+        return body
+    usage = {**USAGE, "completion_tokens": count, "total_tokens": 3 + count}
+    chunks = (
+        [{**chunk, "usage": usage} if "usage" in chunk else chunk for chunk in body] if isinstance(body, list) else []
+    )
+    return chunks or {**body, "usage": usage}
 
 
 def sse(chunks: Sequence[object]) -> bytes:
     return b"".join(b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n" for chunk in chunks)
 
 
-async def ask(body: bytes | Sequence[object] | dict[str, Any], cut: int = 0, **options: Any) -> Asked:
+async def ask(
+    body: bytes | Sequence[object] | dict[str, Any], cut: int = 0, *, count: int | None = None, **options: Any
+) -> Asked:
     """Send a request to a server that answers with this body, or with a stream of these chunks.
 
     cut: the stream arrives in pieces of so many bytes; 0: as one chunk an event.
+    count: the number of tokens that the usage reports; None: those that are there.
     """
+    body = body if isinstance(body, bytes) else with_count(body, (ids_in(body) or 4) if count is None else count)
     asked = Asked()
     profile = options.pop("profile", "vllm")
     stream = not isinstance(body, dict)
@@ -271,7 +295,7 @@ async def test_the_forms_of_sglang() -> None:
         {"id": "c", "model": "m", "choices": [], "sglext": SGLANG, "metadata": {"weight_version": "v7"}},
         END,
     ]
-    asked = await ask(chunks, profile="sglang", logprobs=2)
+    asked = await ask(chunks, profile="sglang", logprobs=2, count=2)
     sent = {name: value for name, value in asked.body.items() if "return" in name or "logprobs" in name}
     assert sent == {
         "return_input_ids_in_sglext": True, "return_output_ids_in_sglext": True, "logprobs": True, "top_logprobs": 2,
@@ -331,7 +355,7 @@ async def test_log_probabilities_without_ids() -> None:
     ]
     for profile in ("openai-chat", "vllm"):
         asked = await ask(chunks, profile=profile, return_tokens=False, logprobs=0)
-        assert asked.tokens.ids == array("q")
+        assert asked.tokens.ids is None
         assert asked.tokens == ms.Tokens(logprobs=array("d", [-1.0, math.nan] * 3), cached=2, text_count=None)
     body = json.dumps(whole({"content": "a"}, logprobs=logprobs(logprob("a", -math.inf)), prompt=None))
     assert "-Infinity" in body
@@ -368,6 +392,158 @@ async def test_a_server_that_does_not_send_them_is_an_error(what: str) -> None:
         raise error
     assert not error.retryable
     assert asked.completion.response.text[:1] == "a"
+
+
+# --- tokens that do not fit together ---
+
+PAIR = [logprob("a", -1.0), logprob("b", -2.0)]
+CLOSED = piece({}, finish_reason="stop", stop_reason="x")
+
+
+def two(ids: Sequence[object], entries: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return a stream of two pieces of text with these ids and log probabilities."""
+    pieces = zip("ab", ids, entries, strict=True)
+    return [first(1), *(piece({"content": text}, each, lps) for text, each, lps in pieces), CLOSED, END]
+
+
+def meta(pairs: Sequence[object], **members: Any) -> dict[str, Any]:
+    return {"meta_info": {"output_token_logprobs": [*pairs], **members}}
+
+
+LATE = [*(piece({"content": text}, entries=[logprob(text, -1.0)]) for text in "ab"), CLOSED]
+CONTRADICTIONS: dict[str, tuple[Any, int, str]] = {
+    "ids that are missing": (two([[5], []], [PAIR[:1], []]), 2, "counts 2 of the answer, and sent 1 ids"),
+    "ids that are missing, whole": (
+        whole({"content": "ab"}, token_ids=[5], logprobs=logprobs(*PAIR[:1])), 2, "counts 2 .* sent 1 ids",
+    ),
+    "log probabilities that are missing": (
+        [*LATE, {"id": "c", "choices": [], "sglext": {"output_ids": [[5, 6, 7]]}}, END], 3,
+        "3 ids and 2 log probabilities",
+    ),
+    "more log probabilities": (two([[5], []], [PAIR[:1], PAIR[1:]]), 1, "1 ids and 2 log probabilities"),
+    "more log probabilities, whole": (
+        whole({"content": "ab"}, token_ids=[5], logprobs=logprobs(*PAIR)), 1, "1 ids and 2 log probabilities",
+    ),
+    "counts that differ in the middle": (two([[5, 6], [7]], [PAIR[:1], PAIR]), 3, "2 ids and 1 log probabilities"),
+    "a prompt that changes": (
+        [*two([[5], [6]], [PAIR[:1], PAIR[1:]])[:2], first(2), *two([[5], [6]], [PAIR[:1], PAIR[1:]])[2:]], 2,
+        "ids of the prompt change",
+    ),
+    "true as an id": (two([[5], [True]], [PAIR[:1], PAIR[1:]]), 2, "no token ids that can be read"),
+    "true among ids": (whole({"content": "ab"}, token_ids=[5, True], logprobs=logprobs(*PAIR)), 2, "no token ids"),
+    "an id below zero": (two([[5], [-5]], [PAIR[:1], PAIR[1:]]), 2, "no token ids that can be read"),
+    "ids below zero": (whole({"content": "ab"}, token_ids=[5, -5], logprobs=logprobs(*PAIR)), 2, "no token ids"),
+    **{
+        f"{value!r:.9} as a log probability{form}": (body, 2, "a log probability is no number")
+        for value in (10**400, True, "x")
+        for entries in ([PAIR[0], logprob("b", value)],)  # type: ignore[arg-type]
+        for form, body in (
+            ("", two([[5], [6]], [entries[:1], entries[1:]])),
+            (", whole", whole({"content": "ab"}, token_ids=[5, 6], logprobs=logprobs(*entries))),
+        )
+    },
+    "pairs that other ids contradict": (
+        whole({"content": "ab"}, token_ids=[5, 7], logprobs=None, **meta([[-1.0, 5, "a"], [-2.0, 6, "b"]])), 2,
+        "the ids change",
+    ),
+    "pairs that another count contradicts": (
+        whole({"content": "ab"}, logprobs=None, **meta([[-1.0, 5, "a"], [-2.0, 6, "b"]], completion_tokens=9)), 2,
+        "counts 9 tokens, where 2 ids",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CONTRADICTIONS)
+async def test_tokens_that_do_not_fit_together_are_an_error(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    body, count, message = CONTRADICTIONS[what]
+    asked = await ask(body, count=count, logprobs=0)
+    error, tokens = asked.completion.error, asked.completion.response.tokens
+    assert error is not None
+    with pytest.raises(ms.ProviderError, match=message):
+        raise error
+    assert not error.retryable
+    assert not caplog.records
+    assert not tokens.complete
+    assert asked.completion.response.text == "ab"
+    with pytest.raises(ms.InvalidRequestError, match=r"^response: has (no ids|ids that are not all)"):
+        ms.Turns().add(asked.completion.response)
+    unasked = await ask(body, count=count, return_tokens=False, logprobs=0)
+    assert not unasked.tokens.complete  # the program sees it, and trains on no ids that it has not asked for
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert unasked.response.warnings[0].startswith("tokens: ")
+
+
+async def test_the_end_of_an_answer_may_have_no_log_probability(caplog: pytest.LogCaptureFixture) -> None:
+    body = [*LATE, END]
+    for count, complete, warnings in ((2, True, 0), (3, False, 0), (4, False, 1)):
+        caplog.clear()
+        asked = await ask(body, count=count, profile="openai-chat", return_tokens=False, logprobs=0)
+        assert (asked.tokens.complete, len(caplog.records), asked.tokens.ids) == (complete, warnings, None)
+
+
+async def test_each_of_several_choices_has_its_ids() -> None:
+    choices = [{"index": index, "message": {"content": "a"}, "finish_reason": "stop"} for index in range(2)]
+    for ids, right in (([[5], [6]], True), ([[5], None], False), ([[5], [6, 7]], False)):
+        body = {
+            **whole({}),
+            "choices": [{**choice, "token_ids": each} for choice, each in zip(choices, ids, strict=True)],
+        }
+        asked = await ask(body, count=2, extra_body={"n": 2})
+        assert asked.completion.success is right
+
+
+async def test_pairs_of_sglang_are_ids_and_log_probabilities() -> None:
+    pairs = [[-1.0, 5, "a"], [-2.0, 6, None]]
+    for body in (
+        whole({"content": "ab"}, logprobs=logprobs(*PAIR), **meta(pairs, completion_tokens=2)),
+        [first(1, 2, 3), piece({"content": "ab"}, None, PAIR, **meta(pairs)), CLOSED, END],
+    ):
+        asked = await ask(body, count=2, profile="sglang", logprobs=0)
+        assert (asked.tokens.ids, asked.tokens.logprobs) == (array("q", [5, 6]), array("d", [-1.0, -2.0]))
+        assert asked.tokens.complete
+
+
+@pytest.mark.parametrize("before", [[], [piece({}, [7])], [piece({"role": "assistant"})]])
+async def test_an_answer_of_a_stop_token_has_a_delta(before: list[dict[str, Any]]) -> None:
+    ids = [id for chunk in before for id in chunk["choices"][0].get("token_ids", ())] + [2]
+    chunks = [*before, piece({}, [2], finish_reason="stop", stop_reason=None), END]
+    asked = await ask(chunks)
+    assert ([*(asked.tokens.ids or ())], [delta[:3] for delta in asked.deltas]) == (ids, [("text_delta", "", ids)])
+    assert asked.response.content == []
+
+
+TEXTS: dict[str, tuple[list[str], str, str, int | None]] = {
+    "invalid characters": (["a", "", "", "st", "op"], "a\ufffd\ufffd", "stop", 3),
+    "half a character of the stop": (["a", "", "é", "nd"], "a", "éend"[0:1] + "nd", 1),
+    "a token in two": (["a", "bst", "op"], "ab", "stop", 2),
+    "a token behind": (["a", "stop", "b"], "a", "stop", 1),
+    "a stop string that is kept": (["a", "st", "op"], "astop", "stop", 3),
+    "the stop string alone": (["st", "op"], "", "stop", 0),
+    "special tokens before": (["<think>", "a", "stop"], "a", "stop", 2),
+    "a text without it": (["a", "b"], "a", "stop", None),
+    "very many tokens": ([*(["ab"] * 99), "st", "op"], "ab" * 99, "stop", 99),
+    "an overlap": (["x", "aaa"], "x", "aa", 1),
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+@pytest.mark.parametrize("completions", [False, True])
+def test_the_last_tokens_show_where_the_text_ends(what: str, completions: bool) -> None:
+    texts, text, stop, count = TEXTS[what]
+    ids, values = [*range(len(texts))], [-1.0] * len(texts)
+    entries: dict[str, Any] = (
+        {"tokens": texts, "token_logprobs": values}
+        if completions
+        else logprobs(*(logprob(each, -1.0) for each in texts))
+    )
+    body = whole({"content": text}, token_ids=ids, logprobs=entries, stop_reason=stop)
+    body["choices"][0]["text"] = text
+    name = "openai-completions" if completions else "openai-chat"
+    provider = ms.Completions(base_url="http://h") if completions else ms.OpenAIChat("key", "http://h/v1")
+    response = DIALECTS[name].decode(json.dumps(body).encode(), provider, lambda: "made")
+    assert response.text == text
+    assert response.tokens is not None
+    assert response.tokens.text_count == count
 
 
 async def test_an_option_that_a_server_lacks_is_refused_unsent() -> None:
@@ -514,6 +690,14 @@ async def test_an_answer_does_not_go_on_for_ever() -> None:
     assert completion.error.provider_code == "aborted"
     assert len(asked.bodies) == 4
     assert [*completion.response.tokens.ids] == [5, 6, 7]
+
+
+async def test_an_answer_that_lacks_ids_does_not_go_on() -> None:
+    lacking = [part([5, 6], prompt_token_ids=[1, 2]), part([], "abort"), {"choices": [], "usage": counted(2, 3)}]
+    asked = await in_parts([lacking, PARTS[3]], continue_aborted=True)
+    completion = asked.recorder.completion
+    assert (completion.error.provider_code, len(asked.bodies)) == ("aborted", 1)
+    assert not completion.response.tokens.complete
 
 
 NINE = [5, 6, 7, 8, 9, 10, 11, 12, 13]
@@ -714,6 +898,8 @@ def test_turns_only_grow() -> None:
             turns.extend_to(prompt)
         with pytest.raises(ms.InvalidRequestError, match="share"):
             turns.add(reply(prompt, [8]))
+    with pytest.raises(ms.InvalidRequestError, match=r"^response: must be a Response, not None"):
+        turns.add(None)  # type: ignore[arg-type]
     for response in (ms.Response(), ms.Response(tokens=ms.Tokens())):
         with pytest.raises(ms.InvalidRequestError, match="has no ids"):
             turns.add(response)
@@ -782,7 +968,9 @@ async def test_a_template_without_ids_is_an_error(answers: dict[str, Any]) -> No
     assert not len(turns)
 
 
-@pytest.mark.parametrize("ids", [None, 3, "ab", b"12345678", {1: 2}, [None], ["1"], [1.5], [2**63]])
+@pytest.mark.parametrize(
+    "ids", [None, 3, "ab", b"12345678", {1: 2}, [None], ["1"], [1.5], [2**63], [-1], [True], array("d", [1.0])]
+)
 def test_ids_that_are_none_are_refused(ids: Any) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"^ids: must be ids of tokens"):
         ms.Turns(ids)

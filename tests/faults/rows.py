@@ -397,8 +397,11 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "call", "success: each text once, each call with its arguments", "yes", "-",
              PROVIDERS + "openai_responses/test_repeated_items.py::test_a_part_is_delivered_once",
              PROVIDERS + "openai_responses/test_odd_forms.py::test_arguments_before_their_call_belong_to_it"),
+        _row(107, "ids of tokens that are not all of the answer's, or do not fit their log probabilities",
+             "SERVER with the counts, if ids were asked for; else success, `Tokens.complete` is False, with a warning",
+             "yes", "no", "engine/test_tokens.py::test_tokens_that_do_not_fit_together_are_an_error"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 106
+COUNT = 107

@@ -268,6 +268,9 @@ class ChatAnswer:
                     tokens.add_named(choice[name])
         if LOGPROBS in choice and (self.keeps_logprobs or self.asked) and is_probability(choice[LOGPROBS]):
             self.values().add_logprobs(choice[LOGPROBS])
+        meta = mapping(choice, "meta_info") if "meta_info" in choice else {}
+        if "output_token_logprobs" in meta:
+            self.answer.its_tokens().take_meta(meta)
         message, before = self._message_of(choice), len(events) if self.asked else 0
         if message:
             if self._whole and message.get("content") == {}:
@@ -277,21 +280,25 @@ class ChatAnswer:
             if finish:
                 self.answer.tokens.stopped(choice, STOPS)
             if self.asked:
-                self._attach_tokens(self.answer.tokens, message, events, before)
+                self._attach_tokens(self.answer.tokens, message, events, before, ends=bool(finish))
 
-    def _attach_tokens(self, tokens: AnswerTokens, message: JSONObject, events: list[Event], before: int) -> None:
+    def _attach_tokens(
+        self, tokens: AnswerTokens, message: JSONObject, events: list[Event], before: int, *, ends: bool
+    ) -> None:
         """Give the tokens of a choice to the first delta that came with them; else to one with an empty text.
 
         Tokens without a text wait for the next delta if it is not clear yet to which kind of block they belong, such as
         the one that opens the thinking. Those of tool calls are in the response alone.
 
         before: the number of the events that came before those of the choice.
+        ends: whether the choice ends here.
         """
         new = events[before:]
         delta = next((event for event in new if isinstance(event, (TextDelta, ThinkingDelta))), None)
         if delta is None and tokens.waiting and not new:
             latest = self.answer.blocks[-1] if self.answer.blocks else None
-            if message.get("content") == "" or (latest is not None and latest is self.text):
+            is_text = latest is self.text if latest is not None else ends
+            if message.get("content") == "" or is_text:
                 delta = TextDelta(len(self.answer.blocks) if self.text is None else self.text.index, "")
             elif latest is not None and latest is self.thinking:
                 delta = ThinkingDelta(latest.index, "")

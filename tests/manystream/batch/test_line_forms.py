@@ -173,6 +173,8 @@ def test_other_members_are_columns(form: dict[str, object]) -> None:
         ("response_format", "response_schema"),
         ("temprature", "temperature"),
         ("stream", "extra_body"),
+        ("return_token_ids", "return_tokens"),
+        ("top_logprobs", "logprobs"),
         ("message", "messages"),
     ],
 )

@@ -113,9 +113,9 @@ VLLM_WHOLE = {
 
 @pytest.mark.parametrize("cut", [0, 1, 13])
 def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
-    end = {"request_id": "r", "choices": [], "usage": USAGE}
+    end = {"request_id": "r", "choices": [], "usage": {**USAGE, "completion_tokens": 7}}
     events, response = read("vllm-generate", sse([*VLLM_CHUNKS, end]), cut)
-    assert response == decode("vllm-generate", VLLM_WHOLE)
+    assert response == decode("vllm-generate", {**VLLM_WHOLE, "usage": end["usage"]})
     assert response.tokens == ms.Tokens(
         array("q", [5, 7, 8, 2]), array("d", [-5.0, -7.0, -8.0, -2.0]), array("q", [1, 2]),
         (ms.WeightSpan("v1", 0, 1), ms.WeightSpan("v2", 1, 4)), 1, 3,
@@ -127,7 +127,7 @@ def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
         ms.FinishReason.STOP, ms.FinishReason.LENGTH, ms.FinishReason.ABORTED,
     ]  # fmt: skip
     deltas = [event for event in events if isinstance(event, ms.TextDelta)]
-    assert [(delta.text, [*(delta.tokens or ms.Tokens()).ids]) for delta in deltas] == [
+    assert [(delta.text, [*((delta.tokens or ms.Tokens()).ids or ())]) for delta in deltas] == [
         ("", [5]), ("", [7, 8]), ("", [2]),
     ]  # fmt: skip
     assert isinstance(events[-1], ms.Done)
@@ -192,6 +192,36 @@ def test_sglang_sends_all_again_or_what_is_new(form: str, cut: int) -> None:
     )
     assert response == decode("sglang-generate", SGLANG["cumulative"][-1])
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (3, 4, 7)
+
+
+JUMPS: dict[str, list[dict[str, Any]]] = {
+    "a count that jumps": [sglang("a", [5], 1), sglang("ab", [5, 6], 9), sglang("abc", [5, 6, 7], 3, STOP)],
+    "a count that jumps at the end": [sglang("a", [5], 1), sglang("ab", [5, 6, 7], 9, STOP)],
+    "ids that change": [sglang("a", [5], 1), sglang("ab", [9, 6], 2, STOP)],
+    "fewer log probabilities": [sglang("a", [5], 1), sglang("b", [6, 7], 3, STOP, [6])],
+    "an id that is none": [sglang("a", [5], 1), sglang("b", [True], 2, STOP)],
+}
+
+
+@pytest.mark.parametrize("what", JUMPS)
+def test_tokens_of_sglang_that_contradict_themselves(what: str) -> None:
+    _, response = read("sglang-generate", sse(JUMPS[what]))
+    assert response.tokens is not None
+    assert not response.tokens.complete
+    assert response.warnings[0].startswith("tokens: ")
+
+
+def test_tokens_of_completions_may_be_written_as_ids() -> None:
+    choice = completion(0, "ab", [5, 6], "length")
+    choice["logprobs"]["tokens"], choice["token_ids"] = ["token_id:5", "token_id:6"], None
+    usage = {"prompt_tokens": 3, "completion_tokens": 2}
+    for response in (
+        decode("openai-completions", {"id": "c", "choices": [choice], "usage": usage}),
+        read("openai-completions", sse([{"id": "c", "choices": [choice]}, {"id": "c", "choices": [], "usage": usage}]))[
+            1
+        ],
+    ):
+        assert response.tokens == ms.Tokens(array("q", [5, 6]), array("d", [-5.0, -6.0]), text_count=2)
 
 
 def test_sglang_sends_a_list_for_several_choices() -> None:
@@ -280,6 +310,13 @@ def test_what_is_sent(dialect: str) -> None:
     assert streamed == body
 
 
+PROMPTS = {
+    "prompt_token_ids": "must hold at least one id",
+    "prompt_token_ids ": "whole numbers from 0 on, of at most 63 bits: the one at place 0 is -1",
+    "prompt_token_ids  ": "whole numbers from 0 on, of at most 63 bits: the one at place 0 is 'a'",
+}
+
+
 @pytest.mark.parametrize("dialect", BODIES)
 def test_what_belongs_to_a_conversation_is_refused(dialect: str) -> None:
     encode = DIALECTS[dialect].encode
@@ -298,6 +335,8 @@ def test_what_belongs_to_a_conversation_is_refused(dialect: str) -> None:
         with pytest.raises(ms.InvalidRequestError) as caught:
             encode(request, "m", PROVIDERS[dialect], stream=False)
         assert caught.value.field == field.strip()
+        if field in PROMPTS:
+            assert PROMPTS[field] in str(caught.value)
     with pytest.raises(ms.InvalidRequestError):
         encode(ms.Request("m", conversation), "m", PROVIDERS[dialect], stream=False)
     text = ms.Request("m", "hello")
