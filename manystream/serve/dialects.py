@@ -1,17 +1,20 @@
-"""What the gateway itself has to know of the dialects: where a request goes, its key, and its own errors."""
+"""What a request of a client asks for, by its path and its headers, and the gateway's own errors."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
 from ..http_server import CONNECTION_HEADERS, BadRequest, HTTPRequest
+from ..providers.catalog.dialect import Dialect
+from ..providers.catalog.provider import Provider
+from ..providers.catalog.registry import DIALECT_MODULES, DIALECTS, PROMPT_DIALECTS, dialect_of
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject, dumps
+from ..providers.json.json_values import dumps
 from ..providers.model.provider_error import ErrorCategory
 from ..transport.exchange import RawHeaders
 
@@ -27,99 +30,16 @@ STATUS: Final[dict[ErrorCategory, int]] = dict.fromkeys(ErrorCategory, 502) | {
 }  # fmt: skip
 """Category of an error that no provider's answer explains → the status of the response."""
 
-OPENAI_TYPES: Final[dict[int, str]] = {
-    401: "authentication_error", 402: "insufficient_quota", 403: "permission_error", 429: "rate_limit_error",
-}  # fmt: skip
-ANTHROPIC_TYPES: Final[dict[int, str]] = {
-    401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error",
-}  # fmt: skip
-GOOGLE_STATUSES: Final[dict[int, str]] = {
-    401: "UNAUTHENTICATED", 402: "RESOURCE_EXHAUSTED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
-    429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 504: "DEADLINE_EXCEEDED",
-}  # fmt: skip
-
-
-@dataclass(slots=True, frozen=True)
-class WireDialect:
-    """A dialect as its clients speak it.
-
-    name: the dialect's name.
-    keep_alive: the bytes in a stream that its clients ignore.
-    error: takes a status, a message and a code of our own; returns the JSON of an error.
-    event: the name of a stream's event with an error; empty for an event without a name.
-    stores: whether its providers keep answers, which later requests name.
-    """
-
-    name: str
-    keep_alive: bytes
-    error: Callable[[int, str, str], JSONObject]
-    event: str = ""
-    stores: bool = False
-
-    def error_body(self, status: int, message: str, code: str) -> bytes:
-        return dumps(self.error(status, message, code))
-
-    def error_event(self, body: bytes) -> bytes:
-        """Return an event with an error's JSON, which may have been sent by a provider on several lines."""
-        name = f"event: {self.event}\n".encode() if self.event else b""
-        return name + b"".join(b"data: %b\n" % line for line in body.splitlines()) + b"\n"
-
-
-def _openai_error(status: int, message: str, code: str) -> JSONObject:
-    kind = OPENAI_TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
-def _responses_error(status: int, message: str, code: str) -> JSONObject:
-    return {"type": "error", **_openai_error(status, message, code)}
-
-
-def _anthropic_error(status: int, message: str, code: str) -> JSONObject:
-    kind = ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return {"type": "error", "error": {"type": kind, "message": message}}
-
-
-def _google_error(status: int, message: str, code: str) -> JSONObject:
-    kind = GOOGLE_STATUSES.get(status, "INVALID_ARGUMENT" if status < 500 else "UNAVAILABLE")
-    return {"error": {"code": status, "message": message, "status": kind}}
-
-
-_COMMENT = b": keep-alive\n\n"
-OPENAI_CHAT = WireDialect("openai-chat", _COMMENT, _openai_error)
-ANTHROPIC = WireDialect("anthropic", b'event: ping\ndata: {"type": "ping"}\n\n', _anthropic_error, "error")
-INTERACTIONS = WireDialect("gemini-interactions", _COMMENT, _google_error, "error", stores=True)
-GEMINI = WireDialect("gemini", b"\n", _google_error)  # google-genai takes a comment for a part of the answer
-RESPONSES = WireDialect("openai-responses", _COMMENT, _responses_error, "error", stores=True)
-
-ENDPOINTS: Final[tuple[tuple[str, re.Pattern[str], WireDialect | None], ...]] = tuple(
-    (methods, re.compile(pattern), dialect)
-    for methods, pattern, dialect in (
-        ("POST", r"(?:/v1)?/chat/completions", OPENAI_CHAT),
-        ("POST", r"(?:/v1)?/responses", RESPONSES),
-        ("POST", r"(?:/v1)?/messages", ANTHROPIC),
-        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)", GEMINI),
-        ("POST", r"(?:/v1[a-z]*)?/interactions", INTERACTIONS),
-        ("GET", r"/v1[a-z]+(?P<rest>/models(?:/[^/]+)?)", GEMINI),
-        ("GET", r"(?:/v1)?(?P<rest>/models(?:/.+)?)", None),  # the client's dialect
-        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+)(?P<rest>:countTokens)", GEMINI),
-        ("POST", r"(?:/v1)?(?P<rest>/messages/count_tokens)", ANTHROPIC),
-        ("POST", r"(?:/v1)?(?P<rest>/responses/input_tokens)", RESPONSES),
-        ("POST", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)/cancel)", RESPONSES),
-        ("GET DELETE", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)(?:/input_items)?)", RESPONSES),
-        ("POST", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+)/cancel)", INTERACTIONS),
-        ("GET DELETE", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+))", INTERACTIONS),
-    )
-)
-"""Methods and path → dialect. OpenAI's clients have `/v1` in their base URL, the others add it: both are understood.
-
-A path with a `rest` is no model call. It is passed on to the dialect's provider.
-"""
+EVERY_DIALECT: Final = (*DIALECT_MODULES, *PROMPT_DIALECTS)
+CLIENT_HEADERS: Final = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini"}
+"""Header that only the clients of a dialect send → the dialect."""
 
 PREVIOUS = ("previous_response_id", "previous_interaction_id")
 """Members of a body that name an answer that the provider keeps."""
 
-_ROOT = re.compile(r"/(?:chat/completions|responses|messages|interactions|models/[^/]+)\Z")
+_ROOT = re.compile(
+    r"/(?:(?:chat/)?completions|responses|messages|interactions|models/[^/]+|(?:inference/v1/)?generate)\Z"
+)
 """The end of the path of a model call, in every dialect."""
 
 ALIVE = re.compile(r"(?:/slots/[^/]+)?/?(?:healthz?)?")
@@ -137,7 +57,7 @@ class Endpoint:
     answer: the id of the answer of which it asks something; else None.
     """
 
-    dialect: WireDialect
+    dialect: Dialect
     model: str | None = None
     stream: bool | None = None
     rest: str | None = None
@@ -159,17 +79,33 @@ class Refusal(BadRequest):
     retry_after_ms: when it may ask again, in milliseconds; -1 if that is not known.
     """
 
-    def __init__(self, dialect: WireDialect, status: int, message: str, retry_after_ms: int = -1) -> None:
+    def __init__(self, dialect: Dialect, status: int, message: str, retry_after_ms: int = -1) -> None:
         super().__init__(status, message)
         self.dialect = dialect
         self.retry_after_ms = retry_after_ms
 
 
-def endpoint_of(request: HTTPRequest, path: str) -> Endpoint:
+Served: TypeAlias = Sequence[tuple[str, re.Pattern[str], Dialect | None]]
+"""Methods, path and dialect; None: the client's."""
+
+
+def served_by(providers: Sequence[Provider]) -> Served:
+    """Return the paths of all dialects, those of the providers' first: two kinds of server have some paths in common.
+
+    Paths that no provider serves are known as well, so that the error says why.
+    """
+    known: dict[str, Dialect] = {}
+    for each in (*(dialect_of(provider.profile) for provider in providers), *map(DIALECTS.__getitem__, EVERY_DIALECT)):
+        known.setdefault(each.name, each)
+    paths = [(methods, re.compile(path), each) for each in known.values() for methods, path in each.served]
+    return [*paths, ("GET", re.compile(r"(?:/v1)?(?P<rest>/models(?:/.+)?)"), None)]
+
+
+def endpoint_of(request: HTTPRequest, path: str, served: Served) -> Endpoint:
     """Return what a request asks for. Raises `Refusal` if the gateway has no such path, or not with this method."""
     refused, takes = dialect_of_client(request), ""
     leaves_root = not {".", ".."}.isdisjoint(path.split("/"))
-    for methods, pattern, of_path in ENDPOINTS:
+    for methods, pattern, of_path in served:
         found = None if leaves_root else pattern.fullmatch(path)
         if found is None:
             continue
@@ -186,11 +122,20 @@ def endpoint_of(request: HTTPRequest, path: str) -> Endpoint:
     raise Refusal(refused, 404, f"the gateway has no {request.method} {path[:200]}")
 
 
-def dialect_of_client(request: HTTPRequest) -> WireDialect:
+def dialect_of_client(request: HTTPRequest) -> Dialect:
     """Return the dialect of a client whose path is none of a dialect's, by its headers."""
-    if "anthropic-version" in request.headers:
-        return ANTHROPIC
-    return GEMINI if "x-goog-api-key" in request.headers else OPENAI_CHAT
+    return DIALECTS[next((name for each, name in CLIENT_HEADERS.items() if each in request.headers), "openai-chat")]
+
+
+def error_body(dialect: Dialect, status: int, message: str, code: str) -> bytes:
+    """Return an error of the gateway's own."""
+    return dumps(dialect.own_error(status, message, code))
+
+
+def error_event(dialect: Dialect, body: bytes) -> bytes:
+    """Return an event with an error's JSON, which may have been sent by a provider on several lines."""
+    name = f"event: {dialect.error_name}\n".encode() if dialect.error_name else b""
+    return name + b"".join(b"data: %b\n" % line for line in body.splitlines()) + b"\n"
 
 
 def takes_interim(request: HTTPRequest) -> bool:

@@ -21,6 +21,8 @@ from ..engine.call.timeouts import BACKOFF, QUEUED
 from ..engine.request.forwarded import ForwardedBody, forwarded_request
 from ..engine.request.redaction import KeyFilter
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
+from ..providers.catalog.dialect import Dialect
+from ..providers.catalog.registry import DIALECTS
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object, string
 from ..providers.limits.output_limits import LIMITS, output_limit
@@ -33,12 +35,12 @@ from ..transport.http1 import Connection
 from ..transport.timers import Timer
 from .bodies import with_members, with_model
 from .dialects import (
-    OPENAI_CHAT,
     PREVIOUS,
     STATUS,
     Endpoint,
     Refusal,
-    WireDialect,
+    error_body,
+    error_event,
     headers_to_client,
     headers_to_provider,
     key_of,
@@ -91,17 +93,17 @@ class GatewayConnection(AnsweringConnection):
         self._gateway.slot_of(request)
 
     def answer_wrong(self, error: BadRequest) -> None:
-        refusal = error if isinstance(error, Refusal) else Refusal(OPENAI_CHAT, error.status, error.message)
+        refusal = error if isinstance(error, Refusal) else Refusal(DIALECTS["openai-chat"], error.status, error.message)
         self.fail(refusal.dialect, refusal.status, refusal.message, "refused", refusal.retry_after_ms)
 
-    def fail(self, dialect: WireDialect, status: int, message: str, code: str, retry_after_ms: int) -> None:
+    def fail(self, dialect: Dialect, status: int, message: str, code: str, retry_after_ms: int) -> None:
         """Respond with an error of the gateway's own. retry_after_ms: -1 for no Retry-After."""
         headers = [("content-type", "application/json")]
         if status not in (429, 503):  # the engine has repeated what it can; a limit passes, and a gateway may be back
             headers.append(("x-should-retry", "false"))
         if retry_after_ms > 0:
             headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
-        self.respond(status, headers, dialect.error_body(status, message, code))
+        self.respond(status, headers, error_body(dialect, status, message, code))
 
     def answered(self) -> None:
         self.forwarding = None
@@ -229,7 +231,7 @@ class ClientRequest(abc.ABC):
         self.request: HTTPRequest = request
         self.slot: Slot = slot
         self.endpoint: Endpoint = endpoint
-        self.dialect: WireDialect = endpoint.dialect
+        self.dialect: Dialect = endpoint.dialect
 
     @abc.abstractmethod
     def tap(self, exchange: Exchange) -> Exchange:
@@ -347,7 +349,7 @@ class Forwarding(ClientRequest):
         """Send what an attempt has received, if it is the one whose bytes the client gets."""
         if self._chosen is None and self._stream and tap.attempt.content_at < math.inf:
             self._chosen = tap  # no other attempt follows
-            if self.dialect.stores:
+            if self.dialect.stored is not None:
                 self._remember(tap.attempt.partial_response())
         if tap is not self._chosen or self._is_over:
             if tap.attempt.over and self._call is not None and tap.status in REFUSED:
@@ -372,7 +374,7 @@ class Forwarding(ClientRequest):
 
     def _remember(self, answer: Response | None) -> None:
         """Remember whose an answer is, as soon as its client can name it."""
-        if self.dialect.stores and self._call is not None and answer is not None and answer.id:
+        if self.dialect.stored is not None and self._call is not None and answer is not None and answer.id:
             self._gateway.remember(answer.id, self._call.target, self.slot)
 
     def forward(self, chunks: bytes, tail: bytes) -> None:
@@ -453,10 +455,10 @@ class Forwarding(ClientRequest):
         if not self._sent_tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             connection.finish(cut=True)  # inside an event
             return
-        body = self.dialect.error_body(status, error.message, code)
+        body = error_body(self.dialect, status, error.message, code)
         if tap is not None and not is_ours:
             body = tap.take()  # the head of a stream was sent, so the error comes as an event of it
-        connection.write(connection.piece(self.dialect.error_event(body), last=True))
+        connection.write(connection.piece(error_event(self.dialect, body), last=True))
         connection.finish()
 
     # --- while a call waits ---

@@ -38,9 +38,11 @@ from .dialects import (
     SLOT_NAME,
     SLOT_PATH,
     Refusal,
+    Served,
     dialect_of_client,
     endpoint_of,
     key_of,
+    served_by,
 )
 from .forwarding import Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
@@ -216,7 +218,7 @@ class Gateway:
 
     __slots__ = (
         "_answers", "_default", "_ends_at", "_hints", "_key", "_key_filters", "_names", "_slots", "base_url", "calls",
-        "grace", "host", "http", "keep_alive", "loop", "port", "queue", "timers", "traces",
+        "grace", "host", "http", "keep_alive", "loop", "port", "queue", "served", "timers", "traces",
     )  # fmt: skip
 
     def __init__(
@@ -240,6 +242,7 @@ class Gateway:
             raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
         self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
         self.calls.check_here()
+        self.served: Served = served_by(self.calls.starter.providers)
         runtime = self.calls.starter.runtime
         self.loop: Loop = runtime.loop
         self.timers: Timers = runtime.timers
@@ -359,7 +362,7 @@ class Gateway:
             connection.respond(status, [("content-type", "application/json")], text)
             return
         slot, path = self.slot_of(request)
-        endpoint = endpoint_of(request, path)
+        endpoint = endpoint_of(request, path, self.served)
         if self.http.is_draining:
             wait = math.ceil(1000 * max(1.0, self._ends_at - self.loop.clock()))
             raise Refusal(endpoint.dialect, 503, "the gateway is ending: send the request again when it is back", wait)
@@ -464,7 +467,7 @@ class Gateway:
         name, path = in_path.groups()
         if name == "default":
             return self._default, path
-        endpoint_of(request, path)  # a path that leads nowhere makes no slot
+        endpoint_of(request, path, self.served)  # a path that leads nowhere makes no slot
         return self._names.get(name) or self.slot(name, trace=False), path
 
 

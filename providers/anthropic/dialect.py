@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..catalog.dialect import Dialect
 from ..catalog.provider import Provider
+from ..wire.own_errors import anthropic_error
 from ..wire.wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request
@@ -25,4 +26,8 @@ DIALECT = Dialect(
     machine=MessagesStream,
     auth_headers=auth_headers,
     decode_error=decode_error,
+    served=(("POST", r"(?:/v1)?/messages"), ("POST", r"(?:/v1)?(?P<rest>/messages/count_tokens)")),
+    keep_alive=b'event: ping\ndata: {"type": "ping"}\n\n',
+    own_error=anthropic_error,
+    error_name="error",
 )

@@ -34,6 +34,7 @@ from ..wire.delta_template import (
     VolatileMembers,
     learn,
 )
+from ..wire.own_errors import openai_error
 from ..wire.wire_head import AUTHORIZATION, key_headers, path_with_query, request_headers
 from .provider import Provider
 
@@ -419,6 +420,9 @@ def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
     return key_headers(provider.profile.quirks, api_key, AUTHORIZATION)
 
 
+OwnError: TypeAlias = Callable[[int, str, str], JSONObject]
+"""Returns an error as JSON: from its status, a message, and a word of the gateway's own."""
+
 DURABLE_DIALECTS = "OpenAI Responses (ms.OpenAIResponses) and Gemini Interactions (ms.GeminiInteractions)"
 """The dialects of this library whose servers keep answers, for errors."""
 
@@ -508,6 +512,13 @@ class Dialect:
         `encode` then writes a durable request so that the server makes the answer in the background.
     options: names of options of a `Request` that only some dialects have, and this one: `return_tokens`, `logprobs`. A
         request with another one of them is refused before `encode` gets it.
+    served: what a gateway takes from clients of the dialect: methods, and a pattern of the path. Its groups: `model`
+        and `method` where the path has them; `rest`, the end of a path that is no model call and is passed on;
+        `answer`, the id of an answer that the provider keeps. OpenAI's clients have `/v1` in their base URL, the others
+        add it.
+    keep_alive: the bytes in a stream that these clients ignore.
+    own_error: takes a status, a message and a word; returns an error of a gateway's own, as JSON.
+    error_name: the name of a stream's event with an error; empty for an event without a name.
 
     The functions do no I/O, and use no clock and no randomness except what they are given.
 
@@ -522,6 +533,10 @@ class Dialect:
     decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
     stored: StoredAnswers | None = field(default=None, repr=False)
     options: frozenset[str] = field(default=frozenset(), repr=False)
+    served: Sequence[tuple[str, str]] = field(default=(), repr=False)
+    keep_alive: bytes = field(default=b": keep-alive\n\n", repr=False)
+    own_error: OwnError = field(default=openai_error, repr=False)
+    error_name: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..catalog.dialect import Dialect
 from ..catalog.provider import Provider
+from ..wire.own_errors import google_error
 from ..wire.wire_head import key_headers
 from .errors import decode_error
 from .request import encode_request
@@ -25,4 +26,11 @@ DIALECT = Dialect(
     machine=GeminiStream,
     auth_headers=auth_headers,
     decode_error=decode_error,
+    served=(
+        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"),
+        ("GET", r"/v1[a-z]+(?P<rest>/models(?:/[^/]+)?)"),
+        ("POST", r"(?:/v1[a-z]*)?/models/(?P<model>.+)(?P<rest>:countTokens)"),
+    ),
+    keep_alive=b"\n",  # google-genai takes a comment for a part of the answer
+    own_error=google_error,
 )

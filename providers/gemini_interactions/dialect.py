@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..catalog.dialect import Dialect, StoredAnswers
 from ..gemini.dialect import auth_headers
 from ..gemini.errors import decode_error
+from ..wire.own_errors import google_error
 from .finish import UNFINISHED
 from .request import NAME, REVISION, encode_request, interactions_path
 from .response import decode_response
@@ -25,4 +26,11 @@ DIALECT = Dialect(
         unfinished=UNFINISHED,
         headers=REVISION,
     ),
+    served=(
+        ("POST", r"(?:/v1[a-z]*)?/interactions"),
+        ("POST", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+)/cancel)"),
+        ("GET DELETE", r"(?:/v1[a-z]*)?(?P<rest>/interactions/(?P<answer>[^/]+))"),
+    ),
+    own_error=google_error,
+    error_name="error",
 )

@@ -11,6 +11,8 @@ from .stream import CompletionsStream, SGLangStream
 
 OPTIONS = frozenset({"return_tokens", "logprobs", "prompt_token_ids", "continue_aborted"})
 
+TOKENIZE = ("POST", r"(?P<rest>(?:/v1)?/(?:de)?tokenize)")
+
 NOT_THERE = frozenset({403, 404, 405})
 
 
@@ -32,9 +34,15 @@ DIALECTS: dict[str, Dialect] = {
             machine=CompletionsStream,
             decode_error=decode_vllm_error,
             options=OPTIONS,
+            served=(("POST", "/inference/v1/generate"), TOKENIZE),
         ),
         Dialect(
-            name="sglang-generate", encode=encode_sglang, decode=decode_sglang, machine=SGLangStream, options=OPTIONS
+            name="sglang-generate",
+            encode=encode_sglang,
+            decode=decode_sglang,
+            machine=SGLangStream,
+            options=OPTIONS,
+            served=(("POST", "/generate"), TOKENIZE),
         ),
         Dialect(
             name="openai-completions",
@@ -42,6 +50,7 @@ DIALECTS: dict[str, Dialect] = {
             decode=decode_completions,
             machine=CompletionsStream,
             options=OPTIONS - {"continue_aborted"},
+            served=(("POST", r"(?:/v1)?/completions"),),
         ),
     )
 }

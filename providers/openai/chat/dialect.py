@@ -16,4 +16,5 @@ DIALECT = Dialect(
     decode=decode_response,
     machine=ChatStream,
     options=frozenset({"return_tokens", "logprobs"}),
+    served=(("POST", r"(?:/v1)?/chat/completions"),),
 )

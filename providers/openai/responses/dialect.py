@@ -6,6 +6,7 @@ It uses `Dialect`'s defaults: the key is a bearer token, and `error_bodies` read
 from __future__ import annotations
 
 from ...catalog.dialect import Dialect, StoredAnswers
+from ...wire.own_errors import responses_error
 from .request import PATH, encode_request
 from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream
@@ -22,4 +23,12 @@ DIALECT = Dialect(
         after="starting_after",
         unfinished=UNFINISHED,
     ),
+    served=(
+        ("POST", r"(?:/v1)?/responses"),
+        ("POST", r"(?:/v1)?(?P<rest>/responses/(?:input_tokens|compact))"),
+        ("POST", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)/cancel)"),
+        ("GET DELETE", r"(?:/v1)?(?P<rest>/responses/(?P<answer>[^/]+)(?:/input_items)?)"),
+    ),
+    own_error=responses_error,
+    error_name="error",
 )
