@@ -32,6 +32,9 @@ HOPE = (0.6, 1.0)
 """A live call needs at least so many times its time: before its rate was observed, and after. What live calls cannot do
 even so is not theirs."""
 
+CHANCE = 0.1
+"""What live calls may not do in time goes the cheapest way, if this share of its answers is expected by then."""
+
 SURE = 0.98
 """A way that cannot be left is used if this share of its answers is expected before the deadline."""
 
@@ -184,14 +187,13 @@ class Planner:
         way = self._way_of_unsent(now, unsent + moving + waiting)
         send = {way.name: unsent}
         in_time = now + self.live_seconds(unsent + moving + waiting) <= self._deadline
-        if (
-            way is dearest
-            and now < self._deadline
-            and unsent + self._waiting(moving) > self._most_live(now, self._hope)
-        ):
-            # Live calls alone cannot keep the deadline: what they cannot do by then has a chance in the cheapest way.
-            beyond = math.ceil(unsent + self._waiting(moving) - self._most_live(now, self._caution))
-            send = {dearest.name: max(0, unsent - beyond), cheapest.name: min(unsent, beyond)}
+        left, needed = self._deadline - now, unsent + self._waiting(moving)
+        if way is dearest and left > 0 and self._outlooks[cheapest.name].share(left) >= CHANCE:
+            begun = self._rate * min(self._tail, left)  # so many have no time to wait for, however long one needs
+            if needed > max(begun, self._most_live(now, self._hope)):
+                # Live calls alone cannot keep the deadline, and what they cannot do has a chance in the cheapest way.
+                beyond = math.ceil(needed - max(begun, self._most_live(now, self._caution)))
+                send = {dearest.name: max(0, unsent - beyond), cheapest.name: min(unsent, beyond)}
         if unsent and not in_time:
             look = min(look, now + max(1.0, self._tail))  # the rate of live calls is known better then
         send = {name: lines for name, lines in send.items() if lines}

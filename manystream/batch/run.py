@@ -5,6 +5,7 @@ A program that shows progress reads `Batch.counters`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
@@ -126,7 +127,7 @@ class Batch:
         self._budget = budget
         self._hopeless_lines = 0
         self._budget_refusals = 0
-        self._by = by.timestamp() if isinstance(by, datetime) else by
+        self._by = None if by is None else _deadline(by)
         self._via = via
         self._stopped = False
         self._failure: BatchError | None = None
@@ -479,6 +480,18 @@ class Batch:
         if self._failure is None:
             self._failure = failure
         self.stop()
+
+
+def _deadline(by: datetime | float) -> float:
+    """Return a deadline in Unix seconds. Raises `InvalidRequestError` for one that is none, or has passed."""
+    try:
+        moment = by if isinstance(by, datetime) else datetime.fromtimestamp(by if type(by) is not bool else math.nan)
+        seconds = moment.timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise InvalidRequestError("by", f"must be a datetime, or Unix seconds, not {by!r}") from None
+    if seconds <= time.time():
+        raise InvalidRequestError("by", f"has passed: {moment.astimezone().isoformat(' ', 'seconds')}")
+    return seconds
 
 
 def _part_of(cost: Cost, part: Decimal) -> Cost:

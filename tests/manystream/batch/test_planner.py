@@ -52,6 +52,23 @@ def test_lines_beyond_what_live_calls_can_do_go_the_cheapest_way() -> None:
     assert decision.look <= 60.0  # the rate of live calls is known better by then
 
 
+@pytest.mark.parametrize("concurrency", [1, 5, 100])
+@pytest.mark.parametrize("left", [1.0, 30.0, 36.0, 42.0, 60.0])
+def test_shortly_before_the_deadline_lines_go_live(concurrency: int, left: float) -> None:
+    """No batch is expected to be answered by then, and how long a live call takes is not known yet."""
+    for ways in ((BATCH, LIVE), (BATCH, WINDOW, LIVE)):
+        plan = Planner(ways, left, rate=concurrency / 10, tail=60.0)
+        for lines in (1, 5, 10_000):
+            assert plan.decide(0.0, unsent=lines, live=0, under_way=()).send == {"live": lines}
+        assert plan.decide(0.0, unsent=0, live=0, under_way=()).send == {}
+
+
+def test_as_many_lines_go_live_as_begin_at_once() -> None:
+    plan = Planner((BATCH, LIVE), 100.0, rate=0.5, tail=60.0)
+    assert plan.decide(0.0, unsent=30, live=0, under_way=()).send == {"live": 30}
+    assert plan.decide(0.0, unsent=200, live=0, under_way=()).send == {"live": 30, "batch": 170}
+
+
 def test_a_batch_is_cancelled_while_its_lines_can_still_go_live() -> None:
     plan = planner(BATCH, LIVE, deadline=6 * HOUR)
     batch = UnderWay("b1", "batch", 1000, since=0.0)

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -235,11 +236,36 @@ async def test_what_is_unanswered_goes_live_before_the_deadline(tmp_path: Path, 
     assert batch.counters.missed == 0
 
 
-async def test_lines_go_live_where_a_batch_could_not_be_left_in_time(tmp_path: Path, autojump_clock: Clock) -> None:
+@pytest.mark.parametrize("by", [5.0, 30.0, 36.0, 60.0, 300.0])
+async def test_lines_go_live_where_a_batch_could_not_be_left_in_time(
+    by: float, tmp_path: Path, autojump_clock: Clock
+) -> None:
     server = Server()
-    await run(server, tmp_path, by=300.0)
+    batch = await run(server, tmp_path, by=by, concurrency=2)
     assert len(server.live) == 5
     assert not server.batches
+    assert batch.counters.missed == 0
+
+
+MILLISECONDS = 1e13
+NO_DEADLINES: dict[str, tuple[Any, str]] = {
+    "a text": ("06:00", "must be a datetime, or Unix seconds, not '06:00'"),
+    "a span": (timedelta(hours=3), "must be a datetime, or Unix seconds, not datetime.timedelta"),
+    "a flag": (True, "must be a datetime, or Unix seconds, not True"),
+    "no number": (math.nan, "must be a datetime, or Unix seconds, not nan"),
+    "without an end": (math.inf, "must be a datetime, or Unix seconds, not inf"),
+    "milliseconds": (MILLISECONDS, "must be a datetime, or Unix seconds, not 1"),
+    "past": (1.0, "has passed: 1970-01-01"),
+    "a local time that is past": (datetime(2026, 1, 2, 3), "has passed: 2026-01-02 03:00:00"),
+    "a past time of a zone": (datetime(2026, 1, 2, 3, tzinfo=UTC), "has passed: 202"),
+}
+
+
+@pytest.mark.parametrize("case", NO_DEADLINES)
+async def test_a_deadline_that_is_none_is_refused(case: str, tmp_path: Path) -> None:
+    by, reason = NO_DEADLINES[case]
+    with pytest.raises(ms.InvalidRequestError, match=re.escape(f"by: {reason}")):
+        Batch(None, Journal(tmp_path / "a.jsonl"), lambda named: "sim/m", by=by)  # type: ignore[arg-type]
 
 
 async def test_a_deadline_that_is_missed_is_reported(tmp_path: Path, autojump_clock: Clock) -> None:
