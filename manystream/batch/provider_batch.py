@@ -33,8 +33,9 @@ FIRST_LOOK, LONGEST_LOOK = 1.0, 60.0
 """Seconds between two requests for the state of a batch: a tenth of its age, within these limits. The age begins anew
 when it is cancelled."""
 
-SETTLED = 3.0
-"""Seconds after which a batch is in the provider's list, if the request that creates it has arrived."""
+SETTLED = 63.0
+"""Seconds after which a batch is in the provider's list, if the request that creates it has arrived. Nothing is made
+again before, and it is looked for after pauses that double."""
 MOST_PAGES = 200
 CLOCK_SECONDS = 2 * 86_400.0
 """The most seconds between the provider's clock and ours, at the submission: ours may have been wrong."""
@@ -129,24 +130,26 @@ class Target:
         return await self.repeat(partial(self.get, wire, read))
 
     async def make(
-        self, wire: WireRequest, read: Callable[[JSONObject], T], find: Callable[[], Awaitable[T | None]]
+        self,
+        wire: WireRequest,
+        read: Callable[[JSONObject], T],
+        find: Callable[[], Awaitable[T | None]],
+        attempts: int = ATTEMPTS,
     ) -> T:
         """Send a request that makes something which must not be made twice. Raises `ProviderError` if it is not made.
 
-        find: looks for it after an answer that leaves open whether it was made.
+        find: looks for it after an answer that leaves open whether it was made, until that is settled.
+        attempts: how often it is sent at the most, if that stays open.
         """
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, attempts + 1):
             try:
                 return await self.get(wire, read)
             except ProviderError as error:
-                status, most = error.http_status, ATTEMPTS
+                status, most = error.http_status, attempts
                 if (400 <= status < 500 and status not in (408, 409)) or status == 501:  # it was not made
                     most = REFUSALS if status in NO_INTERFACE else 1
-                else:
-                    await trio.sleep(SETTLED)
-                    found = await find()
-                    if found is not None:
-                        return found
+                elif (found := await find()) is not None:
+                    return found
                 if attempt >= most:
                     raise
             await trio.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
@@ -237,25 +240,42 @@ class ProviderBatch:
         if files is not None:
             with self.creating:
                 upload = interface.upload(files, submission.key, lines)
-                file = await target.make(upload, partial(interface.file_id, files), self.find_file)
+                file = await target.make(
+                    upload, partial(interface.file_id, files), partial(self.find_file, FIRST_PAUSE)
+                )
                 self.submissions.note(submission.key, "uploaded", file=file)
         if self.to:
             return False
         self.submissions.note(submission.key, "sent", at=time.time(), sync=True)
         wire = interface.create(submission.key, lines, submission.file, submission.group)
         del lines
-        state = await target.make(wire, interface.read_state, lambda: self.find(others()))
+        state = await target.make(wire, interface.read_state, partial(self.settle, others), REFUSALS)
         self.submissions.note(submission.key, "submitted", batch=state.id)
         return True
 
-    async def find_file(self) -> str | None:
-        """Find the file that was uploaded for it; None if there is none, or the provider does not list its files."""
+    async def find_file(self, pause: float = 0.0) -> str | None:
+        """Find the file that was uploaded for it, after a pause; None if there is none, or the files are not listed."""
+        await trio.sleep(pause)
         interface, target = self.target.interface, self.target
         assert interface.files is not None, "lines were uploaded"
         read = partial(interface.file_of, interface.files, key=self.submission.key)
         with suppress(ProviderError):
             return await target.repeat(partial(target.get, interface.list_files(interface.files), read), attempts=1)
         return None
+
+    async def settle(self, others: Callable[[], Collection[str | None]], seconds: float = SETTLED) -> BatchState | None:
+        """Look for it until it must be in the provider's list. Returns None if it was not created. As `find`.
+
+        seconds: how long it may still be missing there.
+        """
+        pause, found = FIRST_PAUSE, None
+        while found is None:
+            await trio.sleep(min(pause, seconds))
+            found = await self.find(others())
+            if seconds <= pause:
+                break
+            pause, seconds = 2 * pause, seconds - pause
+        return found
 
     async def find(self, others: Collection[str | None]) -> BatchState | None:
         """Find it in the provider's list. Raises `ProviderError`, and then `is_known` is False.

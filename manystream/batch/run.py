@@ -350,7 +350,7 @@ class Batch:
         price: that of the way, as a part of the list price.
         """
         before, recorded_before = self.counters.answered, self.counters.recorded
-        paid = self._record(item, completion, price)
+        paid = self._record(item, completion, price, may_end=way != "batch")
         if self.counters.answered > before and completion.response is not None:
             figures = self.counters.ways.setdefault(way, WayFigures())
             usage = completion.response.usage
@@ -362,11 +362,14 @@ class Batch:
                 figures.list_price = (figures.list_price or 0.0) + paid / price
         return self.counters.recorded > recorded_before
 
-    def _record(self, item: Item, completion: Completion, part: float) -> float | None:
-        """Record the end of a line, whose price is a part of the list price. Returns the US dollars, if known."""
+    def _record(self, item: Item, completion: Completion, part: float, *, may_end: bool = True) -> float | None:
+        """Record the end of a line, whose price is a part of the list price. Returns the US dollars, if known.
+
+        may_end: whether its error may end the batch. That of a result says nothing of other lines, in whatever order.
+        """
         before = self.counters.recorded
         cost = self._count_cost(item, completion, part)
-        self._record_end(item, completion, error_of(completion), cost)
+        self._record_end(item, completion, error_of(completion), cost, may_end=may_end)
         if self._budget is not None and self.counters.recorded == before:
             self._budget.unrecorded += completion.cost or 0.0  # the call was cancelled, or a file could not be written
         usage = completion.response.usage if completion.response is not None else Usage()
@@ -375,7 +378,13 @@ class Batch:
         return float(cost.total) if isinstance(cost, Cost) and cost.currency == CURRENCY else None
 
     def _record_end(
-        self, item: Item, completion: Completion, error: ProviderError | None, cost: Cost | Unpriced | None
+        self,
+        item: Item,
+        completion: Completion,
+        error: ProviderError | None,
+        cost: Cost | Unpriced | None,
+        *,
+        may_end: bool,
     ) -> None:
         spent = self._count_spent(item, completion)
         if error is None:
@@ -388,7 +397,7 @@ class Batch:
                 self._fail(BatchError(f"line {item.number} was not answered: {error.message}"))
         elif error.provider_code == BUDGET_SPENT and self._budget is not None:
             self._leave_unpaid(item, self._budget)
-        elif (hopeless := self._hopeless(item, error)) is not None:
+        elif may_end and (hopeless := self._hopeless(item, error)) is not None:
             # Every further line would fail for this reason. It is not recorded, so a later run sends the line.
             self._fail(BatchError(f"{hopeless}: {error.message}"))
         else:

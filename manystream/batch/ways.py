@@ -753,8 +753,8 @@ class WaysRun:
         with self._failures(_NO_LIST.format(submission.provider)):
             found: BatchState | None = None
             if submission.sent:
-                await trio.sleep(min(max(0.0, submission.at + SETTLED - time.time()), SETTLED))
-                found = await job.find(self._created())
+                left = min(max(0.0, submission.at + SETTLED - time.time()), SETTLED)
+                found = await job.settle(self._created, left)
             elif interface.files is not None and submission.file is None:
                 submission.file = await job.find_file()
             if found is None:

@@ -50,6 +50,7 @@ class Server:
     """OpenAI's files, batches and chat, with the faults of a test.
 
     queue: seconds that a batch takes. progress: whether its lines are answered one by one until then.
+    late: seconds until a batch is in the list.
     stop: seconds that a cancellation takes.
     refuse: called with method, path and body before each request; its (status, body) is the answer. Status 0: it is
         done, and the answer is lost. Status 1: the body is all that is sent.
@@ -58,6 +59,7 @@ class Server:
 
     queue: float = 600.0
     progress: bool = False
+    late: float = 0.0
     stop: float = 60.0
     refuse: Refuse = lambda *_: None
     result: Callable[[dict[str, Any]], dict[str, Any] | None] | None = None
@@ -113,7 +115,8 @@ class Server:
             return json.dumps(self.shown(id)).encode()
         if path.startswith("/batches?"):
             after = re.search("after=([^&]+)", path)
-            ids = list(reversed(self.batches))
+            now = trio.current_time()
+            ids = [id for id in reversed(self.batches) if now - self.batches[id]["since"] >= self.late]
             ids = ids[ids.index(after[1]) + 1 :] if after else ids
             shown = [self.shown(id) for id in ids[:2]]  # short pages
             return json.dumps(
@@ -443,6 +446,23 @@ async def test_a_batch_that_may_exist_is_not_made_again(kind: str, tmp_path: Pat
     assert not server.live
 
 
+@pytest.mark.parametrize("late", [0.0, 2.0, 8.0, 30.0, 60.0])
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_a_batch_that_is_listed_late_is_not_made_again(
+    is_killed: bool, late: float, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """The answer to its creation is lost; or its run was killed before."""
+    server = Server(late=late, refuse=first_of((0, b""), "creation"))
+    if is_killed:
+        await killed(server, tmp_path, lambda: bool(server.batches))
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert len(server.batches) == 1
+    assert sorted(server.paid) == [f"text {n}" for n in range(5)]
+    looks = [path for method, path in server.requests if path.startswith("/batches?")]
+    assert 1 <= len(looks) <= 7 + is_killed, "the pauses grow"
+
+
 async def test_an_upload_whose_answer_is_lost_leaves_no_file(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server(refuse=first_of((0, b""), "upload"))
     await run(server, tmp_path)
@@ -557,6 +577,33 @@ async def test_a_line_without_an_answer_goes_live_or_has_its_reason(
     assert (len(server.live), len(texts(tmp_path))) == (live, 5 - failed)
     errors = tmp_path / "a.errors.jsonl"
     assert [record["id"] for record in (records(errors) if errors.exists() else [])] == ["q1"] * failed
+
+
+REFUSED_RESULTS: dict[str, tuple[int, dict[str, str]]] = {
+    "a key that is unknown": (401, {"message": "bad key"}),
+    "a used-up quota": (429, {"message": "spent", "code": "insufficient_quota"}),
+}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("kind", REFUSED_RESULTS)
+async def test_a_refusal_in_the_results_is_of_its_line_in_any_order(
+    kind: str, is_first: bool, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """Other lines of the same batch were answered, so neither the key nor the quota ends the run."""
+    status, error = REFUSED_RESULTS[kind]
+
+    def result_of(line: dict[str, Any]) -> dict[str, Any] | None:
+        number = int(asked(line["body"]).split()[1])
+        if (number < 4) is is_first:  # the file of results has the last line first
+            return None
+        response = {"status_code": status, "request_id": "r", "body": {"error": error}}
+        return {"custom_id": line["custom_id"], "response": response, "error": None}
+
+    answered = 4 if is_first else 12
+    batch = await run(Server(result=result_of), tmp_path, 16)
+    assert (batch.counters.answered, batch.counters.failed) == (answered, 16 - answered)
+    assert len(records(tmp_path / "a.errors.jsonl")) == 16 - answered
 
 
 @pytest.mark.parametrize("kept", [0.5, 0.9])
