@@ -15,6 +15,7 @@ from ..wire.accumulate import Accumulator, concluded
 from ..wire.answer_body import answer_object, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.error_bodies import reported_error
+from ..wire.finish_words import reason_of_word
 from .blocks import BlockReader, CallInProgress
 from .errors import error_in
 from .usage import merge_report, read_usage
@@ -28,12 +29,10 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "refusal": FinishReason.CONTENT_FILTER,
     "compaction": FinishReason.STOP,
     "pause_turn": FinishReason.UNKNOWN,
-    # Words of vLLM and SGLang, which gateways pass on.
-    "abort": FinishReason.ABORTED,
-    "repetition": FinishReason.ERROR,
 }
-"""`stop_reason` → finish reason. Any other is UNKNOWN. After `pause_turn`, the caller sends the assistant's content
-back unchanged, and the model continues. `compaction` ends an answer whose content is the summary that was asked for.
+"""`stop_reason` → finish reason. Any other word has the meaning that it has at other servers. After `pause_turn`, the
+caller sends the assistant's content back unchanged, and the model continues. `compaction` ends an answer whose content
+is the summary that was asked for.
 """
 
 MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "usage"})
@@ -42,7 +41,7 @@ MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_rea
 
 def finish_reason(raw: str | None) -> FinishReason:
     """Return the finish reason of a `stop_reason`."""
-    return FINISH_REASONS.get(raw, FinishReason.UNKNOWN) if raw is not None else FinishReason.UNKNOWN
+    return reason_of_word(raw, FINISH_REASONS)
 
 
 def add_provider_data(provider_data: dict[str, JSON], wire: JSONObject, known: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..json.json_values import JSON
 from ..model.events import FinishReason
 from ..model.rules import instance, optional
+from ..wire.finish_words import reason_of_word
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "STOP": FinishReason.STOP,
@@ -32,8 +33,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "MISSING_THOUGHT_SIGNATURE": FinishReason.ERROR,
     "MALFORMED_RESPONSE": FinishReason.ERROR,
     "PUP_LIMITED_DISABLED": FinishReason.ERROR,
-    # Not Google's word. Other servers of this dialect send it after tool calls.
-    "FUNCTION_CALL": FinishReason.TOOL_USE,
     "OTHER": FinishReason.UNKNOWN,
     "IMAGE_OTHER": FinishReason.UNKNOWN,
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
@@ -73,4 +72,4 @@ def finish_reason(raw: str | int | None) -> FinishReason:
     """Return the finish reason of Gemini's word or number. Raises `InvalidRequestError` for any other value."""
     RAW.check(raw, "raw")
     word = str(raw)
-    return FINISH_REASONS.get(word.upper()) or FINISH_NUMBERS.get(word, FinishReason.UNKNOWN)
+    return FINISH_NUMBERS.get(word) or reason_of_word(None if raw is None else word, FINISH_REASONS)

@@ -147,7 +147,8 @@ class GeminiStream(JSONStream):
         if self._calls is not None:
             self._calls.close(events, complete=reason not in CUT_SHORT)
         self._settle()
-        return [*events, *self.answer.done(reason, self._finish)]
+        details = string(self.answer.provider_data, "finishMessage") or ""
+        return [*events, *self.answer.done(reason, self._finish, details=details)]
 
     def response(self) -> Response:
         self._settle()

@@ -6,6 +6,7 @@ Google adds words at any time, so an unknown word is no error: it is UNKNOWN, an
 from __future__ import annotations
 
 from ..model.events import FinishReason
+from ..wire.finish_words import reason_of_word
 
 COMPLETED = "completed"
 
@@ -27,4 +28,4 @@ UNFINISHED = frozenset({"in_progress", "queued", "idle"})
 
 def finish_reason(status: str | None) -> FinishReason:
     """Return the finish reason of a status."""
-    return FINISH_REASONS.get(status or "", FinishReason.UNKNOWN)
+    return reason_of_word(status, FINISH_REASONS)

@@ -6,20 +6,11 @@ from typing import cast
 
 from ..catalog.dialect import TakeValue
 from ..json.json_values import JSON, JSONObject, integer, mapping, required_objects, string
-from ..model.events import Event, FinishReason, TextDelta
+from ..model.events import Event, TextDelta
 from ..model.tokens import Usage
 from ..wire.accumulate import Accumulator, TextInProgress
+from ..wire.finish_words import reason_of_word
 from .wires import COUNTED
-
-FINISH_REASONS: dict[str, FinishReason] = {
-    "stop": FinishReason.STOP,
-    "length": FinishReason.LENGTH,
-    "content_filter": FinishReason.CONTENT_FILTER,
-    "error": FinishReason.ERROR,
-    "repetition": FinishReason.ERROR,
-    "abort": FinishReason.ABORTED,
-}
-"""Word of a server → finish reason."""
 
 CHUNK_MEMBERS = frozenset({"id", "request_id", "object", "created", "model", "choices", "usage", "output_mode"})
 CHOICE_MEMBERS = frozenset(
@@ -116,8 +107,7 @@ class Choice:
 
     def done(self) -> list[Event]:
         """Record the end. Returns the last events."""
-        reason = FinishReason.UNKNOWN if self.finish is None else FINISH_REASONS.get(self.finish, FinishReason.UNKNOWN)
-        return self.answer.done(reason, self.finish)
+        return self.answer.done(reason_of_word(self.finish), self.finish)
 
 
 class GenerateAnswer:

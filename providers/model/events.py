@@ -43,8 +43,10 @@ class FinishReason(enum.StrEnum):
     TOOL_USE: the answer has calls to run, and no other answer has this reason.
     CONTENT_FILTER: the provider stopped the answer because of its content, or the model declined.
     ERROR: a fault of the model or the server ended the answer.
-    ABORTED: an operator of the server stopped the answer. The call has failed; its response has what came before.
+    ABORTED: an operator of the server stopped the answer.
     UNKNOWN: the provider gave no reason, or one without a member here.
+
+    After ERROR and ABORTED the call has failed, and its response has what came before.
     """
 
     STOP = "stop"

@@ -197,6 +197,16 @@ def aborted(raw: str | None) -> ProviderError:
     )
 
 
+def broken(raw: str | None, details: str = "") -> ProviderError:
+    """Return the error for an answer whose generation broke. Another attempt may bring the whole answer.
+
+    raw: the server's own word for it, which becomes the error's code.
+    details: what the server says about it.
+    """
+    what = f"the generation of the answer broke (finish reason {raw!r}){details and ': ' + details}"
+    return ProviderError(what, category=ErrorCategory.SERVER, http_status=200, provider_code=raw)
+
+
 def no_answer(body: bytes = b"") -> ProviderError:
     """Return the error for an answer that has ended without saying anything. Another attempt may bring an answer.
 

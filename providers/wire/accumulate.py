@@ -27,7 +27,7 @@ from ..model.events import (
     ToolCallStart,
 )
 from ..model.messages import Block, ProviderState, Text, Thinking, ToolCall
-from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, no_answer
+from ..model.provider_error import BODY_LIMIT, NO_ANSWER_CODE, aborted, broken, no_answer
 from ..model.response import Response, arrived
 from ..model.tokens import Tokens, Usage
 from .answer_limits import ANSWER_LIMITS, AnswerCount, AnswerLimits
@@ -392,14 +392,15 @@ class Accumulator(AnswerCount):
         self.blocks.append(block)
         return block
 
-    def done(self, reason: FinishReason, raw: str | None, *, elsewhere: bool = False) -> list[Event]:
+    def done(self, reason: FinishReason, raw: str | None, *, elsewhere: bool = False, details: str = "") -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
-        The last event is `Done`, or `Error` for an end without an answer, and for an answer that was aborted.
+        The last event is `Done`, or `Error` for an end without an answer, and for an answer that was aborted or broke.
 
         reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
         raw: the provider's own word for it, or None if the provider gave no reason.
         elsewhere: the server said something that is not in this answer, such as another choice.
+        details: what the provider says about the reason.
         """
         events: list[Event] = []
         calls = False
@@ -417,6 +418,8 @@ class Accumulator(AnswerCount):
             self.usage = Usage()
         if reason is FinishReason.ABORTED:
             events.append(Error(aborted(raw)))
+        elif reason is FinishReason.ERROR:
+            events.append(Error(broken(raw, details)))
         elif raw is None and not elsewhere and self.is_empty():
             events.append(Error(no_answer()))
         else:

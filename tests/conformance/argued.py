@@ -140,10 +140,16 @@ def _aborted(difference: Difference) -> bool:
     return failure is not None and failure.code in ("aborted", "failed") and status in ("cancelled", "failed")
 
 
+def _generation_broke(difference: Difference) -> bool:
+    failure, word = _failure(difference), string(difference.case.reference, "finish_reason")
+    return failure is not None and failure.code == word and (failure.message or "").startswith(GENERATION_BROKE)
+
+
 def _rewritten_at_the_end(difference: Difference) -> bool:
     return difference.case.reference.get("delta_text_equals_final") is False
 
 
+GENERATION_BROKE = "the generation of the answer broke"
 ANY_MEMBER = frozenset({"text", "thinking", "signatures", "redacted", "tool calls", "finish reason", "usage", "model"})
 
 ARGUMENTS: tuple[Argument, ...] = (
@@ -237,6 +243,12 @@ ARGUMENTS: tuple[Argument, ...] = (
         _aborted,
         "an interaction that was cancelled at the server, or that the server calls failed, is no whole answer: the call"
         " fails with what came before, as a failed answer of Responses does",
+    ),
+    Argument(
+        "generation broke",
+        frozenset({"error"}),
+        _generation_broke,
+        "a finish reason that says that the generation broke is no success: the call fails, and keeps what came before",
     ),
     Argument(
         "reader failed",

@@ -41,9 +41,9 @@ from manystream.providers.gemini_interactions.stream import DELTAS as STEP_DELTA
 from manystream.providers.gemini_interactions.stream import EVENTS as INTERACTIONS_EVENTS
 from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
-from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
 from manystream.providers.openai.responses.items import CALL_ARGUMENTS
 from manystream.providers.openai.responses.stream import EVENTS as RESPONSES_EVENTS
+from manystream.providers.wire.finish_words import FINISH_REASONS as CHAT_REASONS
 
 from .feature_requests import top_level_members
 

@@ -15,8 +15,8 @@ from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
 from manystream.providers.gemini_interactions.finish import FINISH_REASONS as INTERACTIONS_REASONS
-from manystream.providers.openai.chat.usage import FINISH_REASONS as CHAT_REASONS
 from manystream.providers.openai.responses.response import INCOMPLETE_REASON, STATUS_REASON
+from manystream.providers.wire.finish_words import FINISH_REASONS as CHAT_REASONS
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members
 from tests.conformance.features import LEVEL_MODELS
 from tests.conformance.phenomena import PHENOMENA, Phenomenon, unstreamed

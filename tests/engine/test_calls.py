@@ -390,3 +390,48 @@ async def test_an_aborted_answer_is_no_success_and_not_repeated(asked_as: bool, 
     assert response.usage.output_tokens == 2
     assert [*response.tokens.ids] == [11, 12]
     assert response.provider_data == {"logprobs": ABORTED["logprobs"]}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_route_goes_on_after_a_broken_generation(stream: bool) -> None:
+    asked: list[str] = []
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            model = json.loads(request.partition(b"\r\n\r\n")[2])["model"]
+            asked.append(model)
+            word = "error" if model == "m" else "stop"
+            if stream:
+                choice = {"index": 0, "delta": {} if model == "m" else {"content": "Hello"}, "finish_reason": word}
+                body = f"data: {json.dumps({'choices': [choice]})}\n\ndata: [DONE]\n\n"
+                await line.send(answer(body, kind="text/event-stream"))
+            else:
+                choice = {"index": 0, "message": {"content": "Hello"}, "finish_reason": word}
+                await line.send(answer(json.dumps({"choices": [choice]})))
+
+    async with open_peer(script) as peer:
+        routes = [ms.Route("r", [f"{peer.chat.name}/m", f"{peer.chat.name}/other"])]
+        async with ms.open_engine([peer.chat], traffic=ms.Traffic(routes=routes)) as engine:
+            request = ms.Request("r", "Hi")
+            completion = await (engine.start_stream if stream else engine.start_request)(request).wait()
+    assert (completion.success, asked[-1]) == (True, "other")
+    assert completion.response is not None
+    assert completion.response.text == "Hello"
+
+
+async def test_a_broken_generation_is_delivered_once_with_its_text() -> None:
+    asked = 0
+
+    async def script(line: Line) -> None:
+        nonlocal asked
+        while await line.request():
+            asked += 1
+            end = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]})
+            body = chat_chunk("Hello", id="r") + f"data: {end}\n\ndata: [DONE]\n\n"
+            await line.send(answer(body, kind="text/event-stream"))
+
+    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+        completion = await engine.start_stream(hello()).wait()
+    assert (asked, completion.success, completion.error_category) == (1, False, ms.ErrorCategory.SERVER)
+    assert completion.response is not None
+    assert (completion.response.text, completion.response.finish_reason) == ("Hello", ms.FinishReason.ERROR)

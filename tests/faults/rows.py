@@ -400,8 +400,14 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(107, "ids of tokens that are not all of the answer's, or do not fit their log probabilities",
              "SERVER with the counts, if ids were asked for; else success, `Tokens.complete` is False, with a warning",
              "yes", "no", "engine/test_tokens.py::test_tokens_that_do_not_fit_together_are_an_error"),
+        _row(108, "a finish reason that says that the generation broke, in any dialect: `error`, `network_error`, "
+             "`insufficient_system_resource`, `timeout`, `MALFORMED_FUNCTION_CALL`, `repetition`",
+             "SERVER, with that word as its code, after everything that arrived", "yes", "yes",
+             PROVIDERS + "test_stream_machine.py::test_a_generation_that_broke_is_an_error_that_keeps_the_text",
+             "engine/test_calls.py::test_a_route_goes_on_after_a_broken_generation",
+             "manystream/batch/test_ways.py::test_a_result_whose_generation_broke_is_no_answer"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 107
+COUNT = 108

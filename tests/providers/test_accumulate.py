@@ -115,7 +115,6 @@ CUT = [
     (ms.FinishReason.STOP, True, ms.FinishReason.TOOL_USE),
     (ms.FinishReason.LENGTH, False, ms.FinishReason.LENGTH),
     (ms.FinishReason.CONTENT_FILTER, False, ms.FinishReason.CONTENT_FILTER),
-    (ms.FinishReason.ERROR, False, ms.FinishReason.ERROR),
     (ms.FinishReason.TOOL_USE, True, ms.FinishReason.TOOL_USE),
     (ms.FinishReason.UNKNOWN, True, ms.FinishReason.TOOL_USE),
 ]
@@ -194,8 +193,6 @@ AGREEING: dict[str, tuple[str, str, list[str], ms.FinishReason]] = {
         [GEMINI % ('{"text":"Hi"}', '"FUNCTION_CALL"')], ms.FinishReason.STOP),
     "gemini, an unknown reason": ("gemini", GEMINI % (GEMINI_CALL, '"OTHER"'), [GEMINI % (GEMINI_CALL, '"OTHER"')],
         ms.FinishReason.TOOL_USE),
-    "gemini, an error": ("gemini", GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"'),
-        [GEMINI % (GEMINI_CALL, '"UNEXPECTED_TOOL_CALL"')], ms.FinishReason.ERROR),
     "responses, an unknown status": ("openai-responses", OUTPUT % ('"steered"', ITEM),
         ['{"type":"response.completed","response":%s}' % (OUTPUT % ('"steered"', ITEM))], ms.FinishReason.TOOL_USE),
     "responses, a call of the server": ("openai-responses", OUTPUT % ('"completed"', SEARCH),

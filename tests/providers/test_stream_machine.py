@@ -392,10 +392,79 @@ def test_an_aborted_answer_of_another_dialect_keeps_its_answer() -> None:
         assert (partial.text, partial.finish_reason, partial.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
 
 
+PART = {"type": "text", "text": "Hel"}
+GEMINI_PART = {"content": {"parts": [{"text": "Hel"}]}}
+INCOMPLETE = {
+    "id": "r", "status": "incomplete", "incomplete_details": {"reason": "server_error"},
+    "output": [{"type": "message", "content": "Hel"}],
+}  # fmt: skip
+CHAT_WORDS = (
+    "error", "ERROR", "insufficient_system_resource", "engine_failure", "MALFORMED_FUNCTION_CALL", "upstream_timeout",
+    "rate_limit_exceeded", "repetition",
+)  # fmt: skip
+BROKEN: dict[str, tuple[str, Any, list[Any], str]] = {
+    **{
+        f"chat, {word}": (
+            "openai-chat",
+            {"id": "c", "choices": [{"message": {"content": "Hel"}, "finish_reason": word}]},
+            [chunk_member(0, "Hel"), chunk_member(0, "", finish=word)],
+            word,
+        )
+        for word in CHAT_WORDS
+    },
+    "anthropic": (
+        "anthropic",
+        {"type": "message", "id": "r", "content": [PART], "stop_reason": "error"},
+        [{"type": "message_start", "message": {"id": "r"}},
+         {"type": "content_block_start", "index": 0, "content_block": PART},
+         {"type": "message_delta", "delta": {"stop_reason": "error"}}, {"type": "message_stop"}],
+        "error",
+    ),
+    "gemini": (
+        "gemini",
+        {"responseId": "r", "candidates": [{**GEMINI_PART, "finishReason": "MALFORMED_RESPONSE"}]},
+        [{"responseId": "r", "candidates": [GEMINI_PART]}, {"candidates": [{"finishReason": "MALFORMED_RESPONSE"}]}],
+        "MALFORMED_RESPONSE",
+    ),
+    "responses": (
+        "openai-responses", INCOMPLETE, [{"type": "response.incomplete", "response": INCOMPLETE}], "server_error",
+    ),
+    "interactions": (
+        "gemini-interactions",
+        {"id": "r", "status": "failed", "object": "interaction",
+         "steps": [{"type": "model_output", "content": [PART]}]},
+        [{"event_type": "interaction.created", "interaction": {"id": "r"}},
+         {"event_type": "step.start", "index": 0, "step": {"type": "model_output", "content": [PART]}},
+         {"event_type": "interaction.completed", "interaction": {"id": "r", "status": "failed"}}],
+        "failed",
+    ),
+}  # fmt: skip
+"""Dialect, whole answer, events of a stream, and the word that says that the generation broke."""
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_generation_that_broke_is_an_error_that_keeps_the_text(name: str) -> None:
+    dialect, whole, events, word = BROKEN[name]
+    with pytest.raises(ProviderError) as failed:
+        decode(dialect, whole)
+    error = failed.value
+    assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.SERVER, True, word)
+    machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
+    mark = [b"[DONE]"] if dialect == "openai-chat" else []
+    sent = [*(json.dumps(data).encode() for data in events), *mark]
+    *_, end = [event for data in sent for event in machine.feed("", data)] + [*machine.end()]
+    assert end == Error(error)
+    partial = machine.response()
+    assert partial == error.partial
+    assert (partial.text, partial.raw_finish_reason, partial.finish_reason) == ("Hel", word, FinishReason.ERROR)
+
+
 def test_an_answer_that_repeated_itself_is_not_to_be_trusted() -> None:
     call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":["b","b","b"'}}
     whole = {"id": "c", "choices": [{"message": {"tool_calls": [call]}, "finish_reason": "repetition"}]}
-    response = decode("openai-chat", whole)
+    with pytest.raises(ProviderError, match="repetition") as failed:
+        decode("openai-chat", whole)
+    response = failed.value.partial
     assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.ERROR, "repetition")
     assert [call.complete for call in response.tool_calls] == [False]
 

@@ -27,13 +27,14 @@ from ...model.events import Event, TextDelta, ThinkingDelta
 from ...model.messages import ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, events_of
 from ...wire.answer_tokens import AnswerTokens
+from ...wire.finish_words import reason_of_word
 from .audio import AudioInProgress
 from .images import image_of_url
 from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
 from .stream_messages import next_message
 from .tool_calls import LEGACY_INDEX, ToolCallMatcher
-from .usage import finish_reason_of, read_usage
+from .usage import read_usage
 from .values import LOGPROBS, PROMPT_IDS, TOKEN_IDS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
 
 CHUNK_MEMBERS = frozenset(
@@ -181,7 +182,7 @@ class ChatAnswer:
         elsewhere = self.choice_index is None and bool(self._others)
         for other in (self._others or {}).values():
             other.done()
-        reason = finish_reason_of(self.finish)
+        reason = reason_of_word(self.finish)
         events += [*self.release(), *self.answer.done(reason, self.finish, elsewhere=elsewhere)]
         self._begin(events)
         # After `done`: a block that is placed earlier would hide which one the length limit cut off.

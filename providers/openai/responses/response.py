@@ -16,6 +16,7 @@ from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
 from ...wire.answer_body import answer_object, foreign_answer
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.error_bodies import error_from_object, reported_error
+from ...wire.finish_words import reason_of_word
 from .output import Output
 from .usage import read_usage
 
@@ -37,7 +38,9 @@ INCOMPLETE_REASON: dict[str, FinishReason] = {
     "content_filter": FinishReason.CONTENT_FILTER,
     "steered": FinishReason.UNKNOWN,
 }
-"""`incomplete_details.reason` → finish reason. Any other word is LENGTH, because the answer is not complete."""
+"""`incomplete_details.reason` → finish reason. Any other word is LENGTH, because the answer is not complete, unless the
+word says that the generation broke.
+"""
 
 FAILED_CATEGORY: dict[str, ErrorCategory] = {
     "failed": ErrorCategory.SERVER,
@@ -185,7 +188,8 @@ def reason_of(response: JSONObject, status: str | None) -> tuple[FinishReason, s
     details = string(mapping(response, "incomplete_details"), "reason")
     if status == "incomplete" or (status is None and details is not None):
         # The raw reason is the status here as well; `provider_data["incomplete_details"]` has the details.
-        return INCOMPLETE_REASON.get(details or "", FinishReason.LENGTH), status or details
+        reason = reason_of_word(details or "", INCOMPLETE_REASON, FinishReason.LENGTH)
+        return reason, details if reason is FinishReason.ERROR else status or details
     if status is None:
         return FinishReason.STOP, None
-    return STATUS_REASON.get(status, FinishReason.UNKNOWN), status
+    return reason_of_word(status, STATUS_REASON), status

@@ -519,6 +519,20 @@ async def test_results_without_any_answer_fail_their_lines(tmp_path: Path, autoj
     assert "they have none of its 5 answers" in str(failed[0]["error"])
 
 
+async def test_a_result_whose_generation_broke_is_no_answer(tmp_path: Path, autojump_clock: Clock) -> None:
+    def broken(line: dict[str, Any]) -> dict[str, Any] | None:
+        if asked(line["body"]) != "text 2":
+            return None
+        body = chat("half")
+        body["choices"][0]["finish_reason"] = "error"
+        return {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+    server = Server(result=broken)
+    await run(server, tmp_path)
+    assert texts(tmp_path) == expected()
+    assert server.live == ["text 2"]
+
+
 async def test_results_of_other_lines_and_second_ones_are_passed_over(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
 

@@ -78,7 +78,6 @@ def test_a_body_without_any_event_is_truncated() -> None:
 SPOKEN = {
     FinishReason.STOP: {"STOP"},
     FinishReason.LENGTH: {"MAX_TOKENS", "CONTINUATION"},
-    FinishReason.TOOL_USE: {"FUNCTION_CALL"},
     FinishReason.CONTENT_FILTER: {
         "SAFETY", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION", "RECITATION", "MODEL_ARMOR", "ESCALATION",
@@ -107,12 +106,21 @@ def test_the_finish_table_has_every_word_of_the_client() -> None:
 MAPPED = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words - {"FINISH_REASON_UNSPECIFIED"})]
 
 
-@pytest.mark.parametrize(("word", "reason"), [*MAPPED, ("BRAND_NEW", FinishReason.UNKNOWN)])
+# The last is not Google's word. Other servers of this dialect send it after tool calls.
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [*MAPPED, ("BRAND_NEW", FinishReason.UNKNOWN), ("FUNCTION_CALL", FinishReason.TOOL_USE)],
+)
 def test_each_finish_word_is_mapped_and_kept(word: str, reason: FinishReason) -> None:
     call = {"functionCall": {"name": "f", "args": {}}}
-    done = stream(part_chunk(call if word == "FUNCTION_CALL" else {"text": "a"}, finish=word)).events[-1]
-    assert isinstance(done, Done)
-    assert (done.finish_reason, done.raw_finish_reason) == (reason, word)
+    answer = stream(part_chunk(call if word == "FUNCTION_CALL" else {"text": "a"}, finish=word))
+    assert (answer.response.finish_reason, answer.response.raw_finish_reason) == (reason, word)
+    assert isinstance(answer.events[-1], Error if reason is FinishReason.ERROR else Done)
+
+
+def test_the_error_of_a_broken_generation_has_googles_words() -> None:
+    chunk = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed call: print("}]}
+    assert "Malformed call: print(" in stream(chunk).error.error.message
 
 
 NUMBERS = {

@@ -152,7 +152,6 @@ def test_a_call_without_a_name_is_dropped_with_a_warning() -> None:
         ("tool_calls", FinishReason.TOOL_USE, True),
         ("length", FinishReason.LENGTH, False),
         ("content_filter", FinishReason.CONTENT_FILTER, False),
-        ("error", FinishReason.ERROR, False),
         (None, FinishReason.TOOL_USE, True),
         ("tired", FinishReason.TOOL_USE, True),
     ],

@@ -12,7 +12,7 @@ from manystream.providers.model.messages import Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.tokens import Usage
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.openai.chat.usage import FINISH_REASONS
+from manystream.providers.wire.finish_words import FINISH_REASONS
 
 from .wire import OPENAI, SERVER, answer, chunk, deltas, id_maker, known, run, stream
 
@@ -96,24 +96,32 @@ SPOKEN = {
     FinishReason.LENGTH: {
         "length",  # OpenAI
         "model_length",  # Mistral
-        "max_tokens", "max_output_tokens", "model_context_window_exceeded",  # gateways
+        "max_tokens", "max_output_tokens", "model_context_window_exceeded", "max_length",  # gateways
+        "token_limit", "time_limit",  # watsonx
+        "error_limit",  # Cohere
     },
-    FinishReason.TOOL_USE: {"tool_calls", "function_call", "tool_call", "tool_use"},
+    FinishReason.TOOL_USE: {"tool_calls", "function_call", "tool_call", "tool_use", "tool-calls"},
     FinishReason.CONTENT_FILTER: {
         "content_filter",  # OpenAI
         "content-filter",
         "sensitive",  # Z.ai
-        "safety", "refusal",  # gateways
+        "safety", "refusal", "recitation", "blocklist", "prohibited_content",  # gateways
+        "content_filtered", "guardrail_intervened",  # Bedrock
+        "error_toxic",  # Cohere
     },
     FinishReason.ERROR: {
         "error",  # Mistral, OpenRouter
         "network_error",  # Z.ai
         "insufficient_system_resource",  # DeepSeek
         "repetition",  # vLLM
+        "timeout",  # TensorRT-LLM
+        "malformed_function_call", "unexpected_tool_call",  # gateways before Gemini
+        "malformed_model_output", "malformed_tool_use",  # Bedrock
     },
     FinishReason.ABORTED: {
         "abort",  # vLLM, SGLang
-        "aborted", "cancelled",  # TensorRT-LLM
+        "aborted", "cancelled", "canceled",  # TensorRT-LLM
+        "user_cancel",  # Cohere
     },
 }  # fmt: skip
 """Word of a server → finish reason."""
@@ -135,7 +143,7 @@ def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
     for spelling in (raw, raw.upper()):
         outcome = deltas(call if reason is FinishReason.TOOL_USE else {"content": "a"}, finish=spelling)
         assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (reason, spelling)
-        assert isinstance(outcome.events[-1], Error) is (reason is FinishReason.ABORTED)
+        assert isinstance(outcome.events[-1], Error) is (reason in (FinishReason.ABORTED, FinishReason.ERROR))
 
 
 def test_unknown_finish_reasons_keep_their_word() -> None:
