@@ -718,7 +718,7 @@ class RunningCall:
 
     def _read_later(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
         """Read on after a pause, or fail: an attempt has not brought the end of an answer that the server keeps."""
-        if error.retryable and not durable.ended:
+        if (error.retryable or (durable.may_be_new(error) and not self._delivered)) and not durable.ended:
             now, idle, in_progress = self._runtime.loop.clock(), self._clocks.idle, error.provider_code == IN_PROGRESS
             in_vain = durable.in_vain(now, attempt.answered_for(now))
             pause = read_again_delay(error, in_vain, self._retry, self._runtime.random)

@@ -200,12 +200,13 @@ class DurableStreamBody(StreamBody):
     def _unread(self, wire_events: Iterable[ServerSentEvent]) -> Iterator[ServerSentEvent]:
         try:
             yield from self._durable.events.new(wire_events)
-        except ProviderError as error:  # they are of another answer
+        except ProviderError as error:  # they are of another answer, or some are missing
+            self._durable.no_more_events()
             self._attempt.give_up(error)
 
     def _end_machine(self, broken: ProviderError | None) -> None:
-        durable = self._durable
-        durable.asks_whole = broken is None and durable.reads and not durable.events.advanced
+        if broken is None:
+            self._durable.no_more_events()
         self._attempt.failed(broken or truncated("truncated stream: it ended before the answer"))
 
     def _ended(self, events: Sequence[Event]) -> None:

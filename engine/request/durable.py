@@ -39,6 +39,12 @@ IN_PROGRESS = "in_progress"
 BAD_REQUEST = 400
 """The status with which a server refuses to stream an answer that it has."""
 
+NOT_FOUND = 404
+"""The status with which a server says that it has no such answer."""
+
+NEW = 6
+"""Reads in a row that may not find an answer which was created, and not read since. With the pauses, a minute."""
+
 NOT_THERE = (ErrorCategory.AUTH, ErrorCategory.NOT_FOUND)
 """The categories with which a server says that it has no such answer for this key."""
 
@@ -198,6 +204,15 @@ class DurableAnswer:
             raise ProviderError(what, category=category, provider_code=IN_PROGRESS, retry_after_ms=wait_ms)
         self.ended = self.ended or ended is True
         return ended is True
+
+    def no_more_events(self) -> None:
+        """The events of a connection have ended without the end of the answer, or cannot be the next ones. If it is a
+        read that brought none, ask for the state."""
+        self.asks_whole = self.reads and not self.events.advanced
+
+    def may_be_new(self, error: ProviderError) -> bool:
+        """Return whether an error of a read may mean that not all servers know the answer yet."""
+        return error.http_status == NOT_FOUND and not (self.attached or self.events.is_found or self._in_vain > NEW)
 
     def in_vain(self, now: float, lasted: float) -> int:
         """Count a read that has not brought the end, and return how many in a row brought nothing before it.

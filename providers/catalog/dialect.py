@@ -441,6 +441,9 @@ class StoredAnswers:
     member: the member of an event that has the answer, with its id and its status; also the answer's `object`.
     position: the member of an event that has its position in the stream: a number that grows, or an id.
     after: the query parameter with the position after which a stream goes on.
+    place: the member of an event that has the place of its item in the answer.
+    item: the member of an event that has the id of its item; "": items have none.
+    padding: the member of an event whose content means nothing; "": there is none.
     unfinished: the statuses of an answer that has not ended.
     headers: headers of the dialect's own.
     """
@@ -450,6 +453,9 @@ class StoredAnswers:
     position: str
     after: str
     unfinished: frozenset[str]
+    place: str = ""
+    item: str = ""
+    padding: str = ""
     headers: Mapping[str, str] = field(default_factory=_no_headers)
 
     def answer(self, value: JSONObject) -> JSONObject:

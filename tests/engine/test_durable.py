@@ -683,6 +683,133 @@ async def test_the_state_is_asked_for_if_a_stream_has_no_end(name: str, autojump
     assert recorder.types[-1] == "ERROR"
 
 
+Change = Callable[[int, dict[str, object]], None]
+
+
+def changed(frames: Frames, change: Change) -> Frames:
+    """Return the events with changed members. change: gets the place of an event, and its members."""
+    found: Frames = []
+    for place, each in enumerate(frames):
+        head, data, text = each.partition("data: ")
+        if text.startswith("{"):
+            event = json.loads(text)
+            change(place, event)
+            text = json.dumps(event) + "\n\n"
+        found.append(head + data + text)
+    return found
+
+
+def numbered(number: Callable[[int], int | None]) -> Change:
+    """Return a function that numbers events anew. number: of the event at a place; None for none."""
+
+    def change(place: int, event: dict[str, object]) -> None:
+        for member, form in (("sequence_number", int), ("event_id", "ev {}".format)):
+            if member in event:
+                found = number(place)
+                event[member] = None if found is None else form(found)
+
+    return change
+
+
+def as_another(place: int, event: dict[str, object]) -> None:
+    event.update({"item_id": "m2"} if "item_id" in event else {}, delta="Another.")
+    if "response" in event:
+        event["response"] = resource("completed", id="resp/2")
+
+
+def padded(place: int, event: dict[str, object]) -> None:
+    if "delta" in event:
+        event["obfuscation"] = "x" * place
+
+
+NUMBERINGS: dict[str, tuple[int, Callable[[Frames], Frames]]] = {
+    "a jump": (0, lambda all: [*all[:8], *all[10:]]),
+    "a late beginning": (8, lambda all: all[10:]),
+    "the rest from 0 on": (4, lambda all: changed(all[4:], numbered(lambda n: n))),
+    "all, from 100 on": (8, lambda all: changed(all, numbered(lambda n: n + 100))),
+    "all again": (8, lambda all: all),
+    "no numbers any more": (0, lambda all: [*all[:8], *changed(all[8:], numbered(lambda n: None))]),
+    "the rest without numbers": (8, lambda all: changed(all[8:], numbered(lambda n: None))),
+    "all without numbers": (8, lambda all: changed(all, numbered(lambda n: None))),
+    "one number": (0, lambda all: changed(all, numbered(lambda n: min(n, 8)))),
+    "what JSON cannot hold": (0, lambda all: changed(all, lambda n, event: event.update(odd=[math.nan, "\ud800"]))),
+    "a padding of its own": (8, lambda all: changed(all, padded)),
+}
+"""How the numbers of a stream go wrong: the events of the connection before it, and those that it sends of all."""
+
+
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+@pytest.mark.parametrize("case", NUMBERINGS)
+async def test_text_is_neither_lost_nor_doubled(name: str, case: str, autojump_clock: MockClock) -> None:
+    """A server cannot be seen to leave out events whose positions are ids."""
+    if name == "interactions" and case in ("a jump", "a late beginning", "one number", "all, from 100 on"):
+        return
+    frames = STREAMS[name]
+    before, sent = NUMBERINGS[case]
+    whole = {
+        "responses": json.loads(responses_frames()[-1].partition("data: ")[2])["response"],
+        "interactions": interaction("requires_action", steps=STEPS, usage={"total_input_tokens": 3}),
+    }[name]
+
+    class Stating(Keeper):
+        """Sends the state of the answer, if it is asked for."""
+
+        async def script(self, line: Line) -> None:
+            while request := (await line.request()).decode():
+                self.heads.append(request.partition("\r\n\r\n")[0])
+                if self.asked[-1].startswith("GET") and "stream" not in self.asked[-1]:
+                    await line.send(answer(json.dumps(whole)))
+                elif self.plans and isinstance(plan := self.plans.pop(0), bytes):
+                    await line.send(plan)
+                    return
+                else:
+                    await line.send(STREAM_HEAD.encode() + chunked(self.body(self.asked[-1])))
+
+    keeper = Stating(frames)
+    if before:
+        keeper.plans.append(STREAM_HEAD.encode() + chunked("".join(frames[:before]), end=False))
+    keeper.plans.append(STREAM_HEAD.encode() + chunked("".join(sent(frames))))
+    async with open_peer(keeper.script) as peer, ms.open_engine([provider_of(name, peer.origin)]) as engine:
+        recorder = await read(engine, durable())
+        assert recorder.completion.success, recorder.completion.error
+        assert recorder.text == recorder.completion.response.text == "".join(TEXTS)
+        assert keeper.created == 1
+        again = (await read(engine, durable())).completion.response
+        assert (recorder.completion.response.content, recorder.completion.response.usage) == (
+            again.content,
+            again.usage,
+        )
+
+
+async def test_events_of_another_item_are_not_delivered(autojump_clock: MockClock) -> None:
+    frames = STREAMS["responses"]
+    other = STREAM_HEAD.encode() + chunked("".join(changed(frames[8:], as_another)))
+    state = answer(json.dumps(resource("completed", id="resp/2")))
+    async with keeping("responses", len("".join(frames[:8]).encode()), other, state) as (_, engine):
+        recorder = await read(engine, durable())
+    assert recorder.text == "".join(TEXTS[:2])
+    assert "the server sent another answer, 'resp/2'" in recorder.completion.error_message
+
+
+@pytest.mark.parametrize("name", ["responses", "interactions"])
+@pytest.mark.parametrize(("times", "success"), [(1, True), (5, True), (100, False)])
+async def test_a_new_answer_may_not_be_found_for_a_minute(
+    name: str, times: int, success: bool, autojump_clock: MockClock
+) -> None:
+    """Not all servers of a provider know it yet. Once it was read, or an event delivered, it is gone."""
+    pending, whole = answer(json.dumps(PENDING[name])), answer(json.dumps(WHOLE[name]))
+    missing = answer(error_body("no"), status="404 Not Found")
+    async with keeping(name, pending, *[missing] * times, whole) as (keeper, engine):
+        started = trio.current_time()
+        completion = await engine.start_request(durable()).wait()
+        assert completion.success is success
+        assert success or completion.error_category is ms.ErrorCategory.NOT_FOUND
+        assert trio.current_time() - started < 65
+        assert keeper.created == 1
+        keeper.plans = [pending, pending, missing, whole]
+        assert (await engine.start_request(durable()).wait()).error_category is ms.ErrorCategory.NOT_FOUND
+
+
 # --- attach ---
 
 

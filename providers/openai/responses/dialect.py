@@ -22,6 +22,9 @@ DIALECT = Dialect(
         position="sequence_number",
         after="starting_after",
         unfinished=UNFINISHED,
+        place="output_index",
+        item="item_id",
+        padding="obfuscation",
     ),
     served=(
         ("POST", r"(?:/v1)?/responses"),
