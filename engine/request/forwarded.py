@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from ...providers.catalog.dialect import NOTHING_UNASKED, WireRequest
+from ...providers.catalog.registry import PROMPT_DIALECTS
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_types import JSONObject
 from ...providers.model.given_body import GivenBody, Sources
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 PLACEHOLDER = (Message.user("."),)
 """The conversation from which the dialect writes the head. The body is replaced as a whole."""
+
+PROMPT_PLACEHOLDER = (0,)
+"""The ids of a prompt for a dialect without conversations."""
 
 
 class Forwarder(Protocol):
@@ -71,12 +75,15 @@ class ForwardedBody(GivenBody):
         kept = [pair for pair in query.split("&") if pair and pair.partition("=")[0] not in given]
         kept += [f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.query]
         wire.path = path + ("?" + "&".join(kept) if kept else "")
-        wire.warnings, wire.unasked, wire.choices = [], NOTHING_UNASKED, 0
+        wire.warnings, wire.unasked, wire.choices, wire.asked = [], NOTHING_UNASKED, 0, NOTHING_UNASKED
 
 
 def forwarded_request(model: str, body: ForwardedBody, **options: Unpack[RequestOptions]) -> Request:
     """Return a request that is sent with a client's body. `options`: those that policies of the engine read."""
-    return Request(model, PLACEHOLDER, _given=body, **options)
+    if body.dialect not in PROMPT_DIALECTS:
+        return Request(model, PLACEHOLDER, _given=body, **options)
+    options["prompt_token_ids"] = PROMPT_PLACEHOLDER
+    return Request(model, (), _given=body, **options)
 
 
 def forwarded_of(request: Request) -> ForwardedBody | None:

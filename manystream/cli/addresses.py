@@ -60,11 +60,15 @@ def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provi
 
     If no key is found for a server on this machine, the provider gets the key `any`.
     """
-    provider = located(DIALECT_CLASSES[dialect](base_url=url), environment)
+    return with_any_key(located(DIALECT_CLASSES[dialect](base_url=url), environment), url, environment)
+
+
+def with_any_key(provider: Provider, url: str, environment: Mapping[str, str]) -> Provider:
+    """Return the provider at a base URL, with the key `any` if it is on this machine and no key is found for it."""
     if not is_loopback(url):
         return provider  # the engine raises an error if there is no key
     try:
         found = find_key(provider, environment)
     except InvalidRequestError:
         found = ""
-    return provider if found else DIALECT_CLASSES[dialect]("any", url)
+    return provider if found else type(provider)("any", url, profile=provider.profile)

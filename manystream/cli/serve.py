@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import trio
 
@@ -19,12 +21,13 @@ from ..engine.traffic.limits.rate_limit import RateLimit
 from ..engine.traffic.options import Traffic
 from ..engine.traffic.routing.options import Route
 from ..http_server import allow_many_sockets
+from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
 from ..serve.gateway import GRACE, KEEP_ALIVE, QUEUE, open_gateway
-from .addresses import provider_at, provider_of
+from .addresses import provider_at, provider_of, with_any_key
 from .options import add_address, listening
 from .output.errors import CommandError
 from .run import provider_names, rows_with_key
@@ -38,6 +41,7 @@ another language. Nothing is translated: a request goes on as it came, and waits
   manystream serve --provider anthropic --port 8080
   manystream serve --traffic "openai requests-per-minute=500 tokens-per-minute=200000" --trace traces
   manystream serve --base-url http://127.0.0.1:8000/v1 --traffic "* concurrent=64"
+  manystream serve --base-url http://127.0.0.1:8000/v1 --provider vllm --provider openai --provider anthropic
   manystream serve --route best=anthropic/claude-sonnet-4-5,openrouter/anthropic/claude-sonnet-4.5
 """
 
@@ -61,6 +65,7 @@ tokens-per-minute, input-tokens-per-minute, output-tokens-per-minute, concurrent
 
 BUDGET: NAME=VALUE pairs of usd, input-tokens, output-tokens, calls, and every=SECONDS."""
 
+OF_OPENAI = ("openai-chat", "openai-responses", "openai-completions")
 OUR_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -70,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many(
         "--provider",
         metavar="PROVIDER",
-        help="a provider, in each of its dialects; repeatable (default: every provider with a key)",
+        help="a provider, in each of its dialects; repeatable (default: every provider with a key). With --base-url,"
+        " the dialects that this server speaks",
     )
     add("--base-url", metavar="URL", help="the base URL of a server (OpenAI-compatible unless --provider)")
     many("--traffic", metavar="LIMIT", help="a limit on calls; repeatable; see below")
@@ -159,8 +165,6 @@ def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, 
     """Return the providers, each in all of its dialects. Raises `CommandError`."""
     if url is not None and not names:
         return [provider_at(url, dialect, environment) for dialect in ("openai-chat", "openai-responses")]
-    if url is not None and len(names) > 1:
-        raise CommandError("--base-url allows at most one --provider", status=2)
     rows = {row.name: row for row in ([] if names else rows_with_key(environment))}
     for name in names:
         found = [row for row in PROFILES if name in (row.name, *row.aliases)]
@@ -172,7 +176,22 @@ def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, 
             "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
             " or name a server with --provider or --base-url"
         )
-    return [provider_of(row, url, environment) for row in rows.values()]
+    if url is None:
+        return [provider_of(row, None, environment) for row in rows.values()]
+    dialects: dict[str, Profile] = {}
+    for row in rows.values():
+        dialects.setdefault(row.dialect_name, row)
+    places = {name: url if len(dialects) == 1 else _place(url, name) for name in dialects}
+    made = ((provider_of(row, places[name], environment), places[name]) for name, row in dialects.items())
+    return [with_any_key(provider, place, environment) for provider, place in made]
+
+
+def _place(url: str, dialect: str) -> str:
+    """Return the base URL of a dialect at a server that speaks several: OpenAI's have `/v1` in it."""
+    root = re.sub(r"/(?:v1/*)?\Z", "", url)
+    if root == url and urlsplit(url).path:
+        return url  # it has another path, which nothing is known of
+    return f"{root}/v1" if dialect in OF_OPENAI else root
 
 
 def _made(option: str, text: str, make: Callable[[str], Made]) -> Made:
@@ -244,8 +263,11 @@ async def _serve(given: argparse.Namespace, providers: Sequence[Provider], traff
                 )
             async with gateway:
                 print(f"base URL   {gateway.base_url}")
-                print(f"           {gateway.base_url}/v1 for OpenAI's clients")
+                dialects = dict.fromkeys(provider.profile.dialect_name for provider in providers)
+                if not dialects.keys().isdisjoint(OF_OPENAI):
+                    print(f"           {gateway.base_url}/v1 for OpenAI's clients")
                 print(f"providers  {', '.join(provider.name for provider in providers)}")
+                print(f"dialects   {', '.join(dialects)}")
                 print("Ctrl-C ends the gateway.", flush=True)
                 number = await anext(signals)
                 if gateway.http.answering:

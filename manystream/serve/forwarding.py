@@ -22,10 +22,10 @@ from ..engine.request.forwarded import ForwardedBody, forwarded_request
 from ..engine.request.redaction import KeyFilter
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
 from ..providers.catalog.dialect import Dialect
-from ..providers.catalog.registry import DIALECTS
+from ..providers.catalog.registry import DIALECTS, PROMPT_DIALECTS
 from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject, loads_object, string
-from ..providers.limits.output_limits import LIMITS, output_limit
+from ..providers.json.json_values import JSONObject, loads_object, mapping, string
+from ..providers.limits.output_limits import LIMITS, SETTINGS, output_limit
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import Request, RequestOptions
 from ..providers.model.response import Response
@@ -268,8 +268,9 @@ class ClientRequest(abc.ABC):
             method=self.request.method,
             place=None if self.endpoint.rest is None else self.endpoint.place,
         )
-        headers, config = headers_to_provider(self.request), members.get("generationConfig")
-        limit = output_limit({**members, **config} if isinstance(config, dict) else members, sorted(LIMITS))
+        places = [members, *(mapping(members, name) for name in SETTINGS)]
+        limit = max((output_limit(each, sorted(LIMITS)) or 0 for each in places), default=0) or None
+        headers = headers_to_provider(self.request)
         options: RequestOptions = {**self.slot.options, "extra_headers": headers, "max_output_tokens": limit}
         return forwarded_request(model, forwarded, **options)
 
@@ -314,11 +315,11 @@ class Forwarding(ClientRequest):
         """Start the call. Raises `InvalidRequestError`, `MalformedJSONError` and what `Calls.start` raises."""
         body, slot, gateway = self._body, self.slot, self._gateway
         members = loads_object(body)
-        in_path = bool(self._model)
-        if not in_path:
+        in_body = not self._model and "model" in members
+        if in_body:
             self._model = string(members, "model") or ""
-            if not self._model:
-                raise InvalidRequestError("model", "is missing, or is no text")
+        if not self._model and (in_body or self.dialect.name not in PROMPT_DIALECTS):  # a server has one model
+            raise InvalidRequestError("model", "is missing, or is no text")
         self._keeper(members)
         stream = self._stream if self._stream is not None else members.get("stream") or False
         if not isinstance(stream, bool):
@@ -327,8 +328,8 @@ class Forwarding(ClientRequest):
         if slot.extra_body:
             body = self._body = with_members(body, members, slot.extra_body)
             members = {**members, **slot.extra_body}
-        model = gateway.model_of(self.dialect.name, self._model)
-        request = self._for_engine(model, body, members, replaces=not in_path)
+        model = gateway.model_of(self.dialect.name, self._model or None)
+        request = self._for_engine(model, body, members, replaces=in_body)
         self._connection.forwarding = self
         self._call = call = gateway.calls.start(request, None, self._on_completion, stream=stream)
         slot.running[call] = None

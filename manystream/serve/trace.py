@@ -150,7 +150,8 @@ class TracedCall:
     def read_conversation(self) -> list[JSON]:
         """Compute the digests of the conversation, and return its messages."""
         body = self.request
-        given = body.get(FORMS[self.dialect][0])
+        member, _ = FORMS.get(self.dialect, ("", None))  # a prompt is no conversation: its tokens say what it continues
+        given = body.get(member)
         messages: list[JSON] = given if isinstance(given, list) else [given]
         for name, members in HEADS.items():
             self._heads[name] = _digest(b"", [body.get(member) for member in members])

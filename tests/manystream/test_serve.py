@@ -466,6 +466,7 @@ async def test_a_recording_replayed_behind_it_gives_the_recorded_bytes(simulator
         ("GET", "/v1/responses/r1?stream=true&starting_after=2", None,
             "GET /v1/responses/r1?stream=true&starting_after=2"),
         ("GET", "/v1/responses/r1/input_items", None, "GET /v1/responses/r1/input_items"),
+        ("POST", "/v1/responses/compact", {**HELLO, "model": "best"}, "POST /v1/responses/compact"),
         ("POST", "/v1/responses/r1/cancel", None, "POST /v1/responses/r1/cancel"),
         ("DELETE", "/v1/responses/r1", None, "DELETE /v1/responses/r1"),
         ("GET", "/v1beta/interactions/i1", None, "GET /v1beta/interactions/i1"),
@@ -512,6 +513,63 @@ async def test_requests_that_are_no_model_calls_are_passed_on(
     assert got.whole
     assert got.essence == whole.essence
     assert got.headers.get("x-a") == whole.headers.get("x-a")
+
+
+CHOICE = {"index": 0, "text": " Rhine", "token_ids": [7, 8], "finish_reason": "stop"}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+SGLANG = {"text": " Rhine", "output_ids": [7, 8], "meta_info": {"id": "r", "prompt_tokens": 3, "completion_tokens": 2,
+    "finish_reason": {"type": "stop"}}}  # fmt: skip
+PROMPTS: list[tuple[type[ms.Provider], str, dict[str, object], object]] = [
+    (ms.Completions, "/v1/completions", {"model": "m", "prompt": "A river:", "max_tokens": 5},
+        {"id": "c", "model": "m", "choices": [CHOICE], "usage": USAGE}),
+    (ms.Completions, "/v1/completions", {"prompt": [1, 2, 3]}, {"id": "c", "choices": [CHOICE], "usage": USAGE}),
+    (ms.VLLMGenerate, "/inference/v1/generate", {"token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 5}},
+        {"request_id": "r", "choices": [CHOICE]}),
+    (ms.SGLangGenerate, "/generate", {"input_ids": [1, 2, 3], "sampling_params": {"max_new_tokens": 5}}, SGLANG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("kind", "path", "body", "said"), PROMPTS)
+async def test_prompts_go_on_as_they_came(
+    kind: type[ms.Provider], path: str, body: dict[str, object], said: object, stream: bool
+) -> None:
+    """The clients are trainers and evaluations. The answer's bytes go back, and its usage counts."""
+    seen: list[bytes] = []
+    text = json.dumps(said)
+    reply = STREAM_HEAD.encode() + chunked(f"data: {text}\n\n", "data: [DONE]\n\n") if stream else answer(text)
+
+    async def script(line: Line) -> None:
+        while data := await line.request():
+            seen.append(data)
+            await line.send(reply)
+
+    async with open_peer(script) as peer:
+        provider = kind("sk-real", peer.url if "/v1/c" in path else peer.origin, name="p")
+        traffic = ms.Traffic(budgets=[ms.Budget(output_tokens=100)])
+        async with (
+            ms.open_engine([provider], traffic=traffic, retry=NO_RETRY) as engine,
+            open_gateway(engine) as gateway,
+        ):
+            slot = gateway.slot("a", extra_body={} if "max" in str(body) else {"max_tokens": 5})
+            sent = {**body, "stream": stream}
+            got = await ask(gateway.port, posted(path, sent, key=slot.key))
+            await until(lambda: bool(slot.calls))
+            [call] = slot.trace().calls
+            tokenized = await ask(gateway.port, posted("/tokenize", {"prompt": "A"}, key=slot.key))
+    whole = Answer(reply.encode() if isinstance(reply, str) else reply)
+    assert got.essence == whole.essence
+    assert call.completion.success
+    assert call.response is not None
+    assert call.response.text == " Rhine"
+    assert call.response.tokens is not None
+    assert list(call.response.tokens.ids or ()) == [7, 8]
+    head, _, content = seen[0].decode().partition("\r\n\r\n")
+    assert head.startswith(f"POST {path} HTTP/1.1\r\n")
+    assert json.loads(content).items() >= sent.items()
+    assert ("model" in json.loads(content)) == ("model" in body)
+    assert (tokenized.status, len(seen)) == ((400, 1) if kind is ms.Completions else (200, 2))
+    assert len(seen) == 1 or seen[1].startswith(b"POST /tokenize HTTP/1.1\r\n")
 
 
 async def test_a_kept_answer_is_asked_for_at_the_provider_that_made_it(simulator: Simulator) -> None:

@@ -233,6 +233,7 @@ def test_the_gateway_serves_and_ends_on_a_signal(
     origin = process.stdout.readline().split()[2]
     assert process.stdout.readline().split()[0] == f"{origin}/v1"
     assert process.stdout.readline().split()[1] == "openai-compatible,"
+    assert process.stdout.readline().split() == ["dialects", "openai-chat,", "openai-responses"]
     process.stdout.readline()
     asked = ("run", "--base-url", f"{origin}/slots/a/v1", "--model", "sim", "--attempts", "1", "Hello")
     assert call(*asked).status == 0
@@ -244,6 +245,23 @@ def test_the_gateway_serves_and_ends_on_a_signal(
     assert (process.returncode, err) == (status, "")
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["answer"]["content"]
     assert (tmp_path / "bytes.jsonl").read_text()
+
+
+@pytest.mark.parametrize("end", ["", "/v1"])
+def test_one_server_is_served_in_several_dialects(command: Command, call: Call, simulator: Simulator, end: str) -> None:
+    """A provider's name says a dialect; of two with one dialect, the first is used."""
+    names = ("vllm", "openai", "anthropic")
+    url = f"http://127.0.0.1:{simulator.port}{end}"
+    process = command.start("serve", "--base-url", url, *(part for name in names for part in ("--provider", name)))
+    origin, lines = process.stdout.readline().split()[2], [process.stdout.readline() for _ in range(4)]
+    assert [line.split()[:1] for line in lines] == [[f"{origin}/v1"], ["providers"], ["dialects"], ["Ctrl-C"]]
+    spoken = "openai-chat, vllm-generate, openai-completions, openai-responses, anthropic"
+    assert lines[2].strip().endswith(spoken)
+    for name, base in (("vllm", "/v1"), ("openai", "/v1"), ("anthropic", "")):
+        asked = call("run", "--provider", name, "--base-url", origin + base, "--model", "sim", "Hello")
+        assert asked.status == 0, asked.err
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(LONGEST) == 0
 
 
 @pytest.mark.parametrize(
@@ -264,7 +282,7 @@ def test_the_gateway_serves_and_ends_on_a_signal(
         (["--key", "NO_SUCH_VARIABLE"], 2, "NO_SUCH_VARIABLE is not set"),
         (["--host", "0.0.0.0"], 2, "key: is needed"),
         (["--provider", "nobody"], 2, "unknown provider 'nobody'"),
-        (["--provider", "openai", "--provider", "anthropic"], 2, "at most one --provider"),
+        (["--queue", "0"], 2, "queue"),
         (["--attempts", "0"], 2, "max_attempts"),
         (["--keep-alive", "0"], 2, "keep_alive"),
     ],
