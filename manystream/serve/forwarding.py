@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ..engine.call.attempt import Attempt
+from ..engine.call.body import content_coding
 from ..engine.call.completion import Completion
 from ..engine.call.handle import Call
 from ..engine.call.plain_request import PlainRequest
@@ -31,6 +32,7 @@ from ..providers.model.request import Request, RequestOptions
 from ..providers.model.response import Response
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
+from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from ..transport.timers import Timer
 from .bodies import with_members, with_model
@@ -63,6 +65,8 @@ REFUSED: Final = frozenset({429, 503, 529})
 
 BODY_END = 2.0
 """Seconds in which the end of a body may follow the end of its answer. The pool closes the connection then, too."""
+
+COMPRESSED = "the provider sent content-encoding {!r}, which was not asked for"
 
 MOST_AFTER_END = 64 * 1024
 """The most bytes of a body after the answer's end that a client gets."""
@@ -203,6 +207,27 @@ class AnswerTap(Exchange):
         self.held.clear()
         data, self.beginning = self.keys.split(data, last=self.ended)
         return data
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more bytes may come."""
+        return self.connection is not None and not self.connection.closed
+
+    def lacks(self, error: ProviderError) -> bool:
+        """Return whether a client that gets these bytes does not see that the call failed: it gets an error then.
+
+        A provider's own error has a status, or is an event. What else ends a call is in no byte: a break, a timeout, an
+        end without the end marker of the dialect, an answer above a limit. A compressed answer is not passed on, since
+        nothing has looked for a key in it.
+        """
+        if not self.status or content_coding(self.attempt.headers):
+            return True
+        is_empty = self.ended and not self.held and not error.body
+        if not 200 <= self.status < 300 or (error.http_status and not is_empty):
+            return False
+        if self.ended and self.attempt.prepared.stream:
+            return True  # the end is what is wrong: an error in an event is found before it
+        return not error.body and (is_empty or error.category in OURS or not (self.ended or self.is_open))
 
     def on_end(self) -> None:
         self.ended = True
@@ -439,19 +464,21 @@ class Forwarding(ClientRequest):
         connection, tap = self._connection, self._chosen
         if tap is None and self.latest is self._newest:
             tap = self.latest  # else the last attempt has received nothing
-        is_open = tap is not None and tap.connection is not None and not tap.connection.closed
-        is_ours = tap is None or not tap.status or (error.category in OURS and not tap.ended and not is_open)
+        is_ours = tap is None or tap.lacks(error)
         if tap is not None and not is_ours and (self._chosen is not None or not connection.has_head):
-            tap.ended |= not is_open
+            tap.ended |= not tap.is_open
             self._send_rest(tap)  # the client gets the provider's own error
             return
         status, code = STATUS[error.category], error.category.value
         if not connection.has_head:
             self._end()
-            connection.fail(self.dialect, status, error.message, code, error.retry_after_ms)
+            coding = "" if tap is None else content_coding(tap.attempt.headers)
+            message = COMPRESSED.format(coding) if coding else error.message
+            connection.fail(self.dialect, 502 if coding else status, message, code, error.retry_after_ms)
             return
         if self._chosen is not None:
-            self.flush(self._chosen)  # what has come before the break
+            self._chosen.ended = False  # the error follows
+            self.flush(self._chosen)  # what has come before it
         self._end()
         if not self._sent_tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             connection.finish(cut=True)  # inside an event
@@ -573,6 +600,11 @@ class Passing(ClientRequest, Exchange):
     def on_head(self, status: int, headers: RawHeaders) -> None:
         self._sent.attempt.status = status
         self._head = status, _headers(headers, self._keys)
+        coding = content_coding(headers_to_mapping(headers))
+        if coding:
+            self.client_left()
+            message = COMPRESSED.format(coding)
+            self._connection.fail(self.dialect, 502, message, ErrorCategory.SERVER.value, -1)
 
     def on_body(self, data: bytes) -> None:
         connection = self._connection

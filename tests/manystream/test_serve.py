@@ -3,6 +3,7 @@
 One file because all tests look at it from the same side: a client's requests go in, and a scripted server is behind.
 """
 
+import gzip
 import json
 import math
 import re
@@ -160,7 +161,7 @@ def as_stream(dialect: str, path: str, body: dict[str, object]) -> tuple[str, di
     "knobs",
     [
         "events=20", "kind=mixed,events=60", "text=unicode,events=40", "chunk=7", "error=5", "error=0", "fail=400",
-        "fail=401", "fail=429,retry-after=3", "fail=503", "malformed=4", "kind=tool_use", "truncate=3", "truncate=-1",
+        "fail=401", "fail=429,retry-after=3", "fail=503", "malformed=4", "kind=tool_use",
     ],
 )  # fmt: skip
 async def test_clients_get_the_provider_s_bytes(simulator: Simulator, dialect: str, stream: bool, knobs: str) -> None:
@@ -719,6 +720,72 @@ async def test_a_stream_broken_in_an_event_is_cut_for_the_client() -> None:
         got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
     assert not got.whole
     assert got.body.decode() == chat_chunk() + chat_chunk("Hel") + "data: {"
+
+
+@pytest.mark.parametrize("knobs", ["truncate=0", "truncate=3", "truncate=-1"])
+@pytest.mark.parametrize("dialect", [*FORMS, "gemini array"])
+async def test_a_stream_without_its_end_has_no_clean_end(simulator: Simulator, dialect: str, knobs: str) -> None:
+    """The server ends the body as HTTP wants it, and not as its dialect does."""
+    name = dialect.partition(" ")[0]
+    path, body = as_stream(name, *FORMS[name])
+    request = posted(path.removesuffix("?alt=sse") if "array" in dialect else path, body, f"x-simulate: {knobs}")
+    async with (
+        ms.open_engine([with_knobs(each, knobs) for each in providers(simulator)], retry=NO_RETRY) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        direct, forwarded = await ask(simulator.port, request), await ask(gateway.port, request)
+    assert (direct.status, direct.whole) == (200, True)
+    rest = forwarded.body.removeprefix(direct.body)
+    if (dialect, knobs) == ("gemini-interactions", "truncate=-1"):
+        assert (forwarded.whole, rest) == (True, b"")  # only [DONE] is missing, which this dialect does not need
+    elif forwarded.status == 502:
+        assert b"error" in forwarded.body
+    elif forwarded.whole:
+        assert forwarded.body.startswith(direct.body)
+        assert b'"error":' in rest
+        assert rest.startswith((b"event: error\ndata: ", b"data: "))
+    else:
+        assert direct.body.startswith(forwarded.body)
+
+
+@pytest.mark.parametrize("framing", ["chunks", "length", "close"])
+@pytest.mark.parametrize("events", [0, 1, 2, 3])
+async def test_how_a_body_ends_does_not_hide_that_an_answer_did_not(events: int, framing: str) -> None:
+    said = "".join([": hi\n\n", *chat_stream("a", "b")[:2]][:events])
+    head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+    whole = {
+        "chunks": STREAM_HEAD.encode() + chunked(*([said] if said else [])),
+        "length": f"{head}Content-Length: {len(said)}\r\n\r\n{said}".encode(),
+        "close": f"{head}Connection: close\r\n\r\n{said}".encode(),
+    }
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(whole[framing])
+
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
+    assert got.whole
+    error = got.body.decode().removeprefix(said).removeprefix("data: ")
+    assert json.loads(error)["error"]["code"] == "network"
+    assert got.status == (502 if events < 2 else 200)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("path", [CHAT, "/v1/models"])
+@pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
+async def test_a_compressed_answer_says_why_it_is_none(status: str, path: str, stream: bool) -> None:
+    said = gzip.compress(error_body("sk-canary-secret is wrong").encode())
+
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(answer(said, status=status, headers="Content-Encoding: gzip\r\n"))
+
+    request = posted(path, {**HELLO, "stream": stream})
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, request if path == CHAT else request.replace(b"POST", b"GET", 1))
+    assert (got.status, "content-encoding" in got.headers) == (502, False)
+    assert "sent content-encoding 'gzip'" in json.loads(got.body)["error"]["message"]
 
 
 async def test_a_route_fails_over_to_the_second_answer_alone() -> None:
