@@ -84,10 +84,10 @@ def forms(seed: int, count: int) -> str:
     return "\n  ".join(rows)
 
 
-def concurrency(seed: int, count: int, *, streamed: bool = True) -> str:
+def concurrency(seed: int, count: int, *, streamed: bool = True, reports: bool = False) -> str:
     """Measure servers that limit the running calls."""
     plans = [inference_server.draw(number) for number in range(seed, seed + count)]
-    outcomes = [inference_server.measure(plan, streamed=streamed) for plan in plans]
+    outcomes = [inference_server.measure(plan, streamed=streamed, reports=reports) for plan in plans]
     rows: list[str] = []
     for kind in ("batch", "503", "slots", ""):
         some = [outcome for outcome in outcomes if kind in (outcome.plan.kind, "")]
@@ -130,6 +130,7 @@ QUESTIONS: dict[str, Callable[[int, int], str]] = {
     "two_processes": lambda seed, count: quotas(seed, count, processes=2),
     "concurrency": concurrency,
     "unstreamed": lambda seed, count: concurrency(seed, count, streamed=False),
+    "reported_queue": lambda seed, count: concurrency(seed, count, reports=True),
     "replicas": lambda seed, count: replica_sets(seed, max(1, count // 4)),
     "hedging": hedging,
 }

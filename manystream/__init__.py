@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from .providers.generate.template import chat_template as chat_template
     from .providers.json.json_types import JSON as JSON
     from .providers.json.json_types import JSONObject as JSONObject
+    from .providers.limits.server_load import ServerLoad as ServerLoad
     from .providers.model.conversation import Conversation as Conversation
     from .providers.model.events import Done as Done
     from .providers.model.events import Error as Error
@@ -121,6 +122,7 @@ if TYPE_CHECKING:
     from .providers.model.tokens import Usage as Usage
     from .providers.model.tokens import WeightSpan as WeightSpan
     from .providers.model.turns import Turns as Turns
+    from .providers.wire.quirks import LoadReport as LoadReport
     from .providers.wire.quirks import Quirks as Quirks
     from .providers.wire.quirks import SessionField as SessionField
     from .store import ConversationStore as ConversationStore
@@ -220,7 +222,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "PartialJSON",
     ),
     ".providers.catalog.profile": ("Profile",),
-    ".providers.wire.quirks": ("Quirks", "SessionField"),
+    ".providers.limits.server_load": ("ServerLoad",),
+    ".providers.wire.quirks": ("LoadReport", "Quirks", "SessionField"),
     ".providers.catalog.provider": (
         "APIKey",
         "Anthropic",
@@ -323,6 +326,7 @@ __all__ = [
     "LimiterStatistics",
     "Limits",
     "LiveCalls",
+    "LoadReport",
     "ManystreamError",
     "Message",
     "Observer",
@@ -356,6 +360,7 @@ __all__ = [
     "Row",
     "RowError",
     "SGLangGenerate",
+    "ServerLoad",
     "SessionField",
     "Sign",
     "Start",

@@ -14,6 +14,7 @@ from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import NOTHING, QuotaReport, Refusal
+from manystream.providers.limits.server_load import ServerLoad
 
 from .events import Events
 
@@ -23,6 +24,11 @@ WARM_UP = 0.4
 """The part of the time that is not counted, in which the control law learns."""
 
 TOKENS_PER_STEP = 8
+ASKED_EVERY = 0.25
+"""Seconds between two questions for the server's queue."""
+
+LATER = 3.0
+"""Seconds after which the next client of a server begins."""
 
 RETRY_SECONDS = 0.5
 """The time for which a client with a fixed limit keeps the place of a refused call. It is that of a semaphore around an
@@ -63,6 +69,7 @@ class InferencePlan:
 
 @dataclass(slots=True)
 class _Running:
+    client: int
     permit: Permit
     sent_at: float
     size: float
@@ -96,20 +103,27 @@ class InferenceServer:
 
     fixed: a limit that never changes.
     streamed: whether the answers are streams.
+    reports: whether the server reports its queue, and is asked.
+    clients: how many clients the server has. Each begins `LATER` seconds after the one before it.
     """
 
-    def __init__(self, plan: InferencePlan, fixed: int = 0, *, streamed: bool = True) -> None:
+    def __init__(
+        self, plan: InferencePlan, fixed: int = 0, *, streamed: bool = True, reports: bool = False, clients: int = 1
+    ) -> None:
         self.plan, self.events = plan, Events()
         self._streamed = streamed
         self._fixed = fixed > 0
         limited_by = "slots" if plan.kind == "slots" else "concurrency"
-        self.state = LimiterState(
-            "model",
-            Charging(output="produced", limited_by=limited_by),
-            limits=[DeclaredLimit("", RateLimit(concurrent=fixed), 0.0)] if fixed else [],
-            adaptive=not fixed,
-        )
-        self.done = 0
+        self.states = [
+            LimiterState(
+                "model",
+                Charging(output="produced", limited_by=limited_by),
+                limits=[DeclaredLimit("", RateLimit(concurrent=fixed), 0.0)] if fixed else [],
+                adaptive=not fixed,
+            )
+            for _ in range(clients)
+        ]
+        self.done_by = [0] * clients
         self.refused = 0
         self.first_tokens: list[float] = []
         self._chance = random.Random(plan.seed)
@@ -118,45 +132,72 @@ class InferenceServer:
         self._used = 0.0
         self._waiting = 0.0
         self._stepping = False
-        self._timer = float("inf")
+        self._timers = [math.inf] * clients
+        self._reports = reports
+
+    @property
+    def done(self) -> int:
+        """The calls of all clients that have ended."""
+        return sum(self.done_by)
 
     def run(self) -> None:
         """Run to the horizon."""
-        self._refill()
+        for client in range(len(self.states)):
+            self.events.at(client * LATER, self._begin, client)
         self.events.run(self.plan.horizon)
 
-    def _refill(self) -> None:
-        while len(self.state.queue) < 50:
+    def _begin(self, client: int) -> None:
+        self._refill(client)
+        if self._reports:
+            self._ask(client)
+
+    def _ask(self, client: int) -> None:
+        self.events.at(self.events.now + self.plan.round_trip / 2, self._report, client)
+        self.events.at(self.events.now + ASKED_EVERY, self._ask, client)
+
+    def _report(self, client: int) -> None:
+        load = ServerLoad(float(len(self._running)), float(len(self._inside)))
+        self.events.at(self.events.now + self.plan.round_trip / 2, self._reported, client, load)
+
+    def _reported(self, client: int, load: ServerLoad) -> None:
+        concurrency = self.states[client].concurrency
+        assert concurrency is not None
+        concurrency.report(load, self.events.now)
+        self._refill(client)
+
+    def _refill(self, client: int) -> None:
+        state = self.states[client]
+        while len(state.queue) < 50:
             size = self.plan.input_tokens * self._chance.lognormvariate(-0.125, 0.5)
             output = max(1.0, self.plan.output_tokens * self._chance.lognormvariate(-0.125, 0.5))
-            self.state.queue.add(Permit(size, output))
+            state.queue.add(Permit(size, output))
         now = self.events.now
-        while isinstance(permit := self.state.admit(now), Permit):
-            self.events.at(now + self.plan.round_trip / 2, self._arrive, permit, now)
-            if len(self.state.queue) < 5:
+        while isinstance(permit := state.admit(now), Permit):
+            self.events.at(now + self.plan.round_trip / 2, self._arrive, client, permit, now)
+            if len(state.queue) < 5:
                 break
         time = permit if isinstance(permit, float) else math.inf
-        if now < time < self._timer:
-            self._timer = time
-            self.events.at(time, self._wake, time)
+        if now < time < self._timers[client]:
+            self._timers[client] = time
+            self.events.at(time, self._wake, client, time)
 
-    def _wake(self, time: float) -> None:
-        if time == self._timer:
-            self._timer = float("inf")
-            self._refill()
+    def _wake(self, client: int, time: float) -> None:
+        if time == self._timers[client]:
+            self._timers[client] = math.inf
+            self._refill(client)
 
-    def _arrive(self, permit: Permit, sent_at: float) -> None:
+    def _arrive(self, client: int, permit: Permit, sent_at: float) -> None:
         full = len(self._running) + len(self._inside) >= self.plan.slots
         # A call that fits waits for the next step only, and takes no place in the queue.
         if full or (self._used + self._waiting > self.plan.room and len(self._inside) >= self.plan.queue):
             self.refused += 1
             refusal = Refusal.RATE if full else Refusal.OVERLOAD
             back = self.plan.round_trip / 2 + (RETRY_SECONDS if self._fixed else 0.0)
-            self.events.at(self.events.now + back, self._refuse, permit, refusal)
+            self.events.at(self.events.now + back, self._refuse, client, permit, refusal)
             return
         size = permit.input_tokens + (permit.max_output or 0.0)
         self._waiting += size
-        call = _Running(permit, sent_at, size, permit.max_output or 1.0)
+        call = _Running(client, permit, sent_at, size, permit.max_output or 1.0)
         call.fitted = self._used + self._waiting <= self.plan.room
         if call.fitted:
             # The call joins the batch after the current token, on average after half of it.
@@ -165,9 +206,9 @@ class InferenceServer:
         if not self._stepping:
             self._step()
 
-    def _refuse(self, permit: Permit, refusal: Refusal) -> None:
-        self.state.refuse(permit, QuotaReport(refusal=refusal), self.events.now)
-        self._refill()
+    def _refuse(self, client: int, permit: Permit, refusal: Refusal) -> None:
+        self.states[client].refuse(permit, QuotaReport(refusal=refusal), self.events.now)
+        self._refill(client)
 
     def _step(self) -> None:
         prefill = 0.0
@@ -205,18 +246,18 @@ class InferenceServer:
             self.first_tokens.append(now - call.sent_at)
         if not self._streamed:
             return
-        self.state.confirm(call.permit, NOTHING, now)
-        self.state.answered(call.permit, now)
+        self.states[call.client].confirm(call.permit, NOTHING, now)
+        self.states[call.client].answered(call.permit, now)
 
     def _end(self, call: _Running) -> None:
         if self.events.now > WARM_UP * self.plan.horizon:
-            self.done += 1
-        output = 0.0
+            self.done_by[call.client] += 1
+        output, state = 0.0, self.states[call.client]
         if not self._streamed:
             output = call.permit.max_output or 0.0
-            self.state.confirm(call.permit, NOTHING, self.events.now)
-        self.state.settle(call.permit, None, self.events.now, output=output)
-        self._refill()
+            state.confirm(call.permit, NOTHING, self.events.now)
+        state.settle(call.permit, None, self.events.now, output=output)
+        self._refill(call.client)
 
 
 @dataclass(slots=True, frozen=True)
@@ -233,9 +274,9 @@ class ConcurrencyOutcome:
     limit: float
 
 
-def measure(plan: InferencePlan, *, streamed: bool = True) -> ConcurrencyOutcome:
+def measure(plan: InferencePlan, *, streamed: bool = True, reports: bool = False) -> ConcurrencyOutcome:
     """Run the control law on one server, beside fixed limits in steps of a quarter octave."""
-    law = InferenceServer(plan, streamed=streamed)
+    law = InferenceServer(plan, streamed=streamed, reports=reports)
     law.run()
     fixed: list[tuple[int, float, float]] = []
     limit = 2.0
@@ -246,7 +287,7 @@ def measure(plan: InferencePlan, *, streamed: bool = True) -> ConcurrencyOutcome
         limit = max(limit + 1, limit * 1.19)
     best = max(done for _, done, _ in fixed)
     least = next(row for row in fixed if row[1] >= 0.95 * best)
-    concurrency = law.state.concurrency
+    concurrency = law.states[0].concurrency
     assert concurrency is not None
     first = median(law.first_tokens or [plan.horizon])
     return ConcurrencyOutcome(plan, law.done / max(1, best), first / least[2], concurrency.limit)

@@ -130,9 +130,10 @@ async def fetch(
     idempotent: as for `PlainRequest`.
     needs_body: whether half a response is an error. Otherwise the head of a success is enough.
     """
-    sent = _Fetched(prepared, runtime, clocks, on_data, idempotent, needs_body)
+    ended = runtime.backend.event()
+    sent = Fetch(prepared, runtime, clocks, ended.set, on_data, idempotent=idempotent, needs_body=needs_body)
     try:
-        await sent.ended.wait()
+        await ended.wait()
     finally:
         sent.request.attempt.abort()
     if sent.error is not None:
@@ -141,22 +142,29 @@ async def fetch(
     return b"".join(sent.pieces)
 
 
-class _Fetched(Exchange):
-    """The owner of a request, and the exchange of its attempts, which read the response only if it is an error."""
+class Fetch(Exchange):
+    """The owner of a request, and the exchange of its attempts, which read the response only if it is an error.
+
+    on_ended: called once the request has ended, or failed.
+    on_data: gets the body's pieces as they come. None: they are in `pieces`.
+    error: why it failed; None if it has not.
+    """
 
     def __init__(
         self,
         prepared: Prepared,
         runtime: Runtime,
         clocks: Clocks,
-        on_data: Callable[[bytes], object] | None,
-        idempotent: bool,
-        needs_body: bool,
+        on_ended: Callable[[], None],
+        on_data: Callable[[bytes], object] | None = None,
+        *,
+        idempotent: bool = True,
+        needs_body: bool = True,
     ) -> None:
         self.label: str = f"a request to {prepared.provider.name!r}"
         self.pieces: list[bytes] = []
         self.error: ProviderError | None = None
-        self.ended = runtime.backend.event()
+        self._on_ended = on_ended
         self._take = on_data or self.pieces.append
         self._needs_body = needs_body
         self._succeeds = False
@@ -183,7 +191,7 @@ class _Fetched(Exchange):
     def on_end(self) -> None:
         if self._succeeds:
             self.request.attempt.connection = None  # it is in order, and goes back to the pool
-            self.ended.set()
+            self._on_ended()
         else:
             self._attempt.on_end()
 
@@ -193,7 +201,7 @@ class _Fetched(Exchange):
     def on_defect(self, error: Exception) -> None:
         self.request.attempt.connection = None  # it is closed, or carries another exchange
         self.error = internal(error)
-        self.ended.set()
+        self._on_ended()
 
     def answered(self) -> None:
         """Do nothing: no attempt reads an answer."""
@@ -204,4 +212,4 @@ class _Fetched(Exchange):
     def failed(self, attempt: Attempt, error: ProviderError) -> None:
         if self._needs_body or not self._succeeds:
             self.error = error
-        self.ended.set()
+        self._on_ended()

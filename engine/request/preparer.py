@@ -259,6 +259,8 @@ class Preparer:
     def _new_head(self, wire: WireRequest, shared: Shared, extra: Mapping[str, str]) -> Head:
         provider, dialect, key = shared.provider, shared.dialect, self._key(shared.provider)
         base = self._bases[provider.name]
+        if wire.unversioned:
+            base = base._replace(path=base.path.removesuffix("/v1"))
         try:
             path = target(base, wire.path).encode()
         except URLError as error:

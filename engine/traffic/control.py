@@ -14,6 +14,8 @@ from ...providers.limits.charging import charging_of
 from ...providers.limits.limit_reports import reader_of
 from ...providers.limits.model_families import family_of
 from ...providers.model.request import Request
+from ...providers.wire.quirks import LoadReport
+from ...providers.wire.wire_head import path_with_query
 from ...transport.url import Origin
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken
@@ -40,6 +42,14 @@ Account: TypeAlias = Hashable
 
 MOST_LIMITERS = 1_000
 """At this number of limiters, the limiters without calls are removed before a new one is made."""
+
+
+def _load_request(access: Access, way: LoadReport) -> Prepared:
+    """Return the request that asks a server for its queue. Raises `InvalidRequestError`."""
+    quirks = access.provider.profile.quirks
+    headers = [("accept", "*/*"), *quirks.headers]
+    wire = WireRequest(path_with_query(way.path, quirks), headers, b"", method="GET", unversioned=True)
+    return access.preparer.prepare_wire(access.provider, wire)
 
 
 class TrafficWatch(Protocol):
@@ -251,7 +261,17 @@ class Dispatcher:
             )
             read_report = reader_of(provider.profile.dialect_name)
             watch = None if self._watch is None else self._watch.limiter_changed
-            limiter = Limiter(state, self._runtime, row, read_report, self._wall_clock, self._next_in_line, watch)
+            limiter = Limiter(
+                state,
+                self._runtime,
+                row,
+                read_report,
+                self._wall_clock,
+                self._next_in_line,
+                watch,
+                provider.profile.quirks.load,
+                partial(_load_request, access),
+            )
             self._limiters[key] = self._limiter_of_state[state] = limiter
             state.host.listen(limiter.host_changed)
         self._limiter_of_model[access.name, model] = limiter

@@ -62,6 +62,7 @@ class WireRequest:
         nevertheless, they are not kept.
     choices: the number of choices that the body asks for; 0 if that is not known.
     asked: what the request asks for of the answer's tokens: `ids`, `logprobs`. A call that does not get it fails.
+    unversioned: whether a `/v1` at the end of the base URL's path is left out.
     """
 
     path: str
@@ -73,6 +74,7 @@ class WireRequest:
     unasked: frozenset[str] = frozenset()
     choices: int = 0
     asked: frozenset[str] = frozenset()
+    unversioned: bool = False
 
 
 BARE_LINES = "\n"

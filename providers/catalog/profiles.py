@@ -11,7 +11,15 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from urllib.parse import urlsplit
 
-from ..wire.quirks import CacheMarkMember, Quirks, ReasoningReturn, SessionField, ThinkingMember, TokenIdsForm
+from ..wire.quirks import (
+    CacheMarkMember,
+    LoadReport,
+    Quirks,
+    ReasoningReturn,
+    SessionField,
+    ThinkingMember,
+    TokenIdsForm,
+)
 from .profile import Profile
 
 _STRICT = Quirks(strict_end=True)
@@ -46,6 +54,7 @@ def _compatible(
     json_schema: bool = True,
     video_parts: bool = False,
     session: SessionField | None = None,
+    load: tuple[LoadReport, ...] = (),
     token_ids: TokenIdsForm = "return_token_ids",
 ) -> Quirks:
     """Return the quirks that most compatible servers share.
@@ -66,6 +75,7 @@ def _compatible(
         structured_output="json_schema" if json_schema else "json_object",
         video_parts=video_parts,
         session=session,
+        load=load,
         token_ids=token_ids,
     )
 
@@ -438,6 +448,30 @@ def _own_router(header: str) -> SessionField:
     return SessionField(header=header, hashed=False)
 
 
+def _metrics(running: str, waiting: str, header: str = "") -> LoadReport:
+    """Return two figures of Prometheus' text."""
+    return LoadReport(path="/metrics", running=running, waiting=waiting, header=header)
+
+
+_VLLM_LOAD = (_metrics("vllm:num_requests_running", "vllm:num_requests_waiting", "endpoint-load-metrics"),)
+_SGLANG_LOAD = (
+    LoadReport(path="/v1/loads?include=core", running="num_running_reqs", waiting="num_waiting_reqs"),
+    _metrics("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+)
+_LLAMA_LOAD = (
+    _metrics("llamacpp:requests_processing", "llamacpp:requests_deferred"),
+    LoadReport(path="/props", slots="total_slots"),
+)
+_TGI_LOAD = (_metrics("tgi_batch_current_size", "tgi_queue_size"),)
+_LMDEPLOY_LOAD = (_metrics("lmdeploy:num_requests_running", "lmdeploy:num_requests_waiting"),)
+_DYNAMO_LOAD = (_metrics("dynamo_frontend_inflight_requests", "dynamo_frontend_router_queue_pending_requests"),)
+"""What the servers' metrics are called: vLLM (docs.vllm.ai, production metrics; the header of its unstreamed answers,
+if the request asks for it), SGLang (its `v1_loads.py`; the metrics need `--enable-metrics`), llama.cpp (its server's
+README; the metrics need `--metrics`, else the number of slots is known), TGI (huggingface.co/docs, metrics), LMDeploy
+(its `metrics/loggers.py`; needs `--enable-metrics`), Dynamo (docs.nvidia.com/dynamo, metrics catalog; the queue exists
+with `--router-queue-threshold`; its calls without a first token are no queue).
+"""
+
 LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", needs_key=False, url_variables=("OLLAMA_HOST/v1",),
           addresses=("127.0.0.1:11434", "[[]::1]:11434"),
@@ -447,13 +481,20 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY", needs_key=False, aliases=("lm-studio",),
           addresses=("127.0.0.1:1234",)),
     _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", video_parts=True, session=_own_router("x-session-id"))),
+          quirks=_compatible("chat_template_kwargs", video_parts=True, load=_VLLM_LOAD,
+                              session=_own_router("x-session-id"))),
     _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"), token_ids="sglang")),
+          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"), token_ids="sglang",
+                              load=_SGLANG_LOAD)),
     _chat("dynamo", "http://localhost:8000/v1", "DYNAMO_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", session=_own_router("x-dynamo-session-id"))),
+          quirks=_compatible("chat_template_kwargs", session=_own_router("x-dynamo-session-id"),
+                              load=_DYNAMO_LOAD)),
     _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
-          quirks=_compatible("chat_template_kwargs", "reasoning_content", token_ids="logprobs")),
+          quirks=_compatible("chat_template_kwargs", "reasoning_content", token_ids="logprobs", load=_LLAMA_LOAD)),
+    _chat("tgi", "http://localhost:3000/v1", "TGI_API_KEY", needs_key=False,
+          quirks=_compatible("none", load=_TGI_LOAD, token_ids="none")),
+    _chat("lmdeploy", "http://localhost:23333/v1", "LMDEPLOY_API_KEY", needs_key=False,
+          quirks=_compatible("chat_template_kwargs", load=_LMDEPLOY_LOAD, token_ids="none")),
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
           quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control",
                         session=_own_router("x-litellm-session-id"))),
@@ -516,9 +557,9 @@ FIRST_PARTY_ROWS: tuple[Profile, ...] = (
 
 PROMPT_ROWS: tuple[Profile, ...] = (
     Profile(name="vllm-generate", dialect="vllm-generate", base_url="http://localhost:8000", aliases=("vllm",),
-            key_variables=("VLLM_API_KEY",), needs_key=False, quirks=_STRICT),
+            key_variables=("VLLM_API_KEY",), needs_key=False, quirks=replace(_STRICT, load=_VLLM_LOAD)),
     Profile(name="sglang-generate", dialect="sglang-generate", base_url="http://localhost:30000", aliases=("sglang",),
-            key_variables=("SGLANG_API_KEY",), needs_key=False, quirks=_STRICT),
+            key_variables=("SGLANG_API_KEY",), needs_key=False, quirks=replace(_STRICT, load=_SGLANG_LOAD)),
     Profile(name="openai-completions", dialect="openai-completions", base_url="https://api.openai.com/v1",
             aliases=("openai",), key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
             addresses=("*.api.openai.com",), quirks=replace(_STRICT, token_ids="none")),
@@ -536,7 +577,7 @@ _ONE_OF_SEVERAL = re.compile(r"(.+)[-_][0-9]+")
 
 _DEFAULT_PORT = {"https": ":443", "http": ":80"}
 
-_SHARED_PORTS = frozenset({8000, 8080, 4000, 30000})
+_SHARED_PORTS = frozenset({3000, 8000, 8080, 4000, 30000})
 """Ports of the local machine that many kinds of servers use."""
 
 

@@ -70,6 +70,8 @@ CHARGING: dict[str, Charging] = {
     "vllm": _SERVER,
     "sglang": _SERVER,
     "llama-cpp": _SERVER,
+    "lmdeploy": _SERVER,
+    "dynamo": _SERVER,
     "tgi": Charging(output="produced", limited_by="slots"),
 }
 """Name of the provider's profile → how it counts.

@@ -49,6 +49,24 @@ class SessionField:
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
+class LoadReport:
+    """How an inference server says how many calls run there and how many wait, of all its clients.
+
+    path: is asked with GET. The base URL without its `/v1` comes before it.
+    running: the name of the figure of running calls, in Prometheus' text or in JSON. Figures of one name are added up.
+    waiting: the same for the calls that wait.
+    slots: the same for the calls that can run at a time, where nothing better is reported.
+    header: the header of answers that says how many calls wait, as JSON; empty if there is none.
+    """
+
+    path: str
+    running: str = ""
+    waiting: str = ""
+    slots: str = ""
+    header: str = ""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Quirks:
     """How a server departs from its dialect. The defaults are the dialect's own behaviour.
 
@@ -69,6 +87,7 @@ class Quirks:
         has `anthropic_version` in its place, as for Claude on Google's Vertex AI (Anthropic's dialect).
     session: where the server reads `Request.session`, with which it sends the requests of one conversation to one
         machine, whose cache has the conversation. None: the session is not sent.
+    load: how the server reports its queue; of several ways, the first one that it answers. Traffic control asks it.
     tool_name: the form of tool names that the server accepts, in every dialect (Gemini has one form for all its
         servers). `word_64` and `word_128`: up to 64 or 128 letters, digits, `_` and `-`. A tool of the request with
         another name is an error. In the conversation such a name is replaced by one derived from it.
@@ -127,6 +146,7 @@ class Quirks:
     headers: tuple[tuple[str, str], ...] = ()
     raw_predict: bool = False
     session: SessionField | None = None
+    load: tuple[LoadReport, ...] = ()
     tool_name: ToolNameForm = "any"
 
     max_tokens_member: MaxTokensMember = "max_completion_tokens"

@@ -1,20 +1,29 @@
 """A learned limit for the calls that run at a time, for servers that report no limit and queue or refuse excess calls.
 
-The algorithm compares the time to the first token with the shortest time seen for a prompt of that size. By Little's
-law, the number of calls that wait inside the server is the number of running calls, times the part of a call's
-duration by which the first token was late. That is so if the server's steps take as long with one call as with many.
-Where they do not, fewer calls at a time would give fewer tokens: the limit is not cut below what is needed for nearly
-the most calls per second.
+Many inference servers report how many calls run and wait there. The limit then follows these figures: it doubles while
+nothing waits, and is what runs and a tenth while more waits. Clients of one server see the same figures. Each cuts its
+own calls by the same part, and each adds the same number, so that their numbers become equal. The figures of one of
+several replicas at an address hold for all as far as they are proportions, and the median of the latest reports is what
+most replicas say.
+
+Without such reports, the algorithm compares the time to the first token with the shortest time seen for a prompt of
+that size. By Little's law, the number of calls that wait inside the server is the number of running calls, times the
+part of a call's duration by which the first token was late. That is so if the server's steps take as long with one call
+as with many. Where they do not, fewer calls at a time would give fewer tokens: the limit is not cut below what is
+needed for nearly the most calls per second.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, median_low
 
+from ....providers.limits.server_load import ServerLoad
 from ...call.retry import hinted_pause
 from ..queue.fair_queue import Permit
+from .rate_limit import LimitSource
 
 START = 8
 """The limit before anything is learned."""
@@ -42,6 +51,21 @@ HOLD = 0.5
 
 LONGEST_HOLD = 5.0
 """The longest hold in seconds. After it the limit, which the refusal has cut, bounds what is sent."""
+
+LATEST = 3
+"""The number of reports whose median holds."""
+
+SPARE = 0.1
+"""So many calls may wait in the server, as a part of those that run there: a free place is used at once."""
+
+SHARE = 1 / 64
+"""The part of the calls that run in the server by which each of its clients grows with each report, while some wait."""
+
+REPORTS_KEPT = 10.0
+"""Seconds after which the earlier reports say nothing of the server's queue."""
+
+REFUSED_LATELY = 60.0
+"""Seconds after a refusal in which the limit does not double: something in front of the server refuses."""
 
 _SIZES = 64
 _SHORTEST = 1e-6
@@ -93,13 +117,22 @@ class Concurrency:
 
     at_most: the declared limit; `math.inf` if there is none.
     limit: calls that may run at a time now.
+    source: where the limit comes from.
+    load: what the server said last of its queue; None if it has not, or not lately though it was asked.
+    loaded_at: when it said so.
     hold_until: the time before which no call is sent.
     """
 
     def __init__(self, *, at_most: int | None = None) -> None:
         self.at_most: float = math.inf if at_most is None else float(at_most)
         self.limit: float = min(float(START), self.at_most)
+        self.source: LimitSource = "learned"
+        self.load: ServerLoad | None = None
+        self.loaded_at: float = -math.inf
         self.hold_until: float = -math.inf
+        # Of the latest reports: what waits in the server as a part of what runs, and the limit at which a tenth would.
+        self._reports: deque[tuple[float, float]] = deque(maxlen=LATEST)
+        self._calm = LATEST  # the reports in a row by which nothing waits
         self._calls: dict[Permit, _Running] = {}
         self._least_to_token = LeastTimes()
         self._least_per_token = LeastTimes()
@@ -130,7 +163,7 @@ class Concurrency:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
         call = self._calls.get(permit)
         self._refusals = 0
-        if call is None or call.ratio > 0 or call.sent_at == -math.inf:
+        if self.load is not None or call is None or call.ratio > 0 or call.sent_at == -math.inf:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
@@ -142,7 +175,7 @@ class Concurrency:
         call = self._calls.pop(permit, None)
         self._refusals = 0
         self._ended += 1
-        if call is None or call.sent_at <= self._cut_at:
+        if self.load is not None or call is None or call.sent_at <= self._cut_at:
             return
         total = now - call.sent_at
         if call.ratio == 0 and output_tokens > 0:
@@ -166,6 +199,35 @@ class Concurrency:
             self._rates = {
                 octave: rate for octave, rate in self._rates.items() if octave <= 2.0 * math.log2(self.limit)
             }
+
+    def report(self, load: ServerLoad, now: float) -> None:
+        """Follow what the server says of its queue. The calls are not judged by their times from now on."""
+        if now - self.loaded_at > REPORTS_KEPT:
+            self._reports.clear()
+        self.load, self.loaded_at, in_use = load, now, self._is_in_use()
+        if load.running is None or load.waiting is None:
+            self.source, self.limit = "reported", max(1.0, min(self.at_most, load.slots or 1.0))
+            return
+        self.source = "server_queue"
+        queued = load.waiting / max(1.0, load.running)
+        self._reports.append((queued, self.running * (1.0 + SPARE) / (1.0 + queued)))
+        usual = median_low(part for part, _ in self._reports)
+        share = max(1.0, SHARE * load.running)
+        self._calm = self._calm + 1 if usual == 0.0 else 0
+        if min(queued, usual) > SPARE:
+            fits = max(limit for _, limit in self._reports)
+            self.limit = min(self.limit, self.at_most, max(fits + share, START))
+        elif in_use and self._calm == 0:
+            self._grow(share)
+        elif in_use and queued == 0.0:
+            doubles = self._calm >= LATEST and now - self._refused_at > REFUSED_LATELY
+            self._grow(self.limit if doubles else share / 4.0)
+
+    def no_report(self) -> None:
+        """Go by the times of calls: the server did not say how many wait there."""
+        self.load, self.source, self._round_at = None, "learned", math.inf
+        self._reports.clear()
+        self._round.clear()
 
     def leave(self, permit: Permit) -> None:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""

@@ -9,27 +9,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 from ....providers.limits.charging import Charging
 from ....providers.limits.limit_reports import ReadReport
 from ....providers.limits.quota_report import QuotaReport, Refusal, Unit
+from ....providers.limits.server_load import ServerLoad, read_waiting
 from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.response import Response
+from ....providers.wire.quirks import LoadReport
 from ...call.runtime import Runtime
 from ...call.timeouts import Clock
 from ...request.noting import NoteLogger
-from ...request.prepared import WallClock
+from ...request.prepared import Prepared, WallClock
 from ..queue.fair_queue import QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
 from ..queue.pump import Notification, Pump
 from .bucket import Bucket, ReportedBucket, declared_buckets
 from .concurrency import Concurrency
 from .host import Host, is_lost
 from .leases import EntryLease, LeasedRateLimit
+from .load_watch import LoadWatch
 from .quota import Impossible, Quota
-from .rate_limit import LimiterStatistics, LimitStatistics, RateLimit
+from .rate_limit import LimiterStatistics, LimitSource, LimitStatistics, RateLimit
 
 HOPELESS = 1.5
 """A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
+
+HEADERS_EVERY = 0.25
+"""Seconds until the head of an answer is read again for the server's queue."""
 
 MUCH_ROOM = 1e12
 """The room of a limiter without a known limit."""
@@ -338,6 +345,40 @@ class LimiterState:
             self.quota.release(permit, now)
             self.queue.correct(permit, 0.0)
 
+    def report(self, load: ServerLoad | None, now: float) -> None:
+        """Record what the server says of its queue; None if it does not say.
+
+        A queue inside refuses nothing, so that the window has no use while the server reports it.
+        """
+        concurrency = self.concurrency
+        if concurrency is None or (load is None and concurrency.load is not None and concurrency.load.is_by_header):
+            return
+        self.quota.window.limits = load is None
+        if load is None:
+            concurrency.no_report()
+        else:
+            concurrency.report(load, now)
+
+    def report_waiting(self, waiting: float | None, now: float) -> None:
+        """Record what the head of an answer says of the server's queue, unless the server says more when it is asked.
+
+        waiting: the calls that wait there; None: it does not say. The other calls of this limiter are taken to run.
+        """
+        concurrency = self.concurrency
+        if (
+            waiting is None
+            or concurrency is None
+            or not self.queue.length
+            or now < concurrency.loaded_at + HEADERS_EVERY
+        ):
+            return
+        if concurrency.load is None or concurrency.load.is_by_header:
+            self.report(ServerLoad(max(0.0, concurrency.running - waiting), waiting, is_by_header=True), now)
+
+    def is_short_of_slots(self, now: float) -> bool:
+        """Return whether the next call waits only for a running call to end, by the learned limit."""
+        return self.concurrency is not None and self.concurrency.ready_at(now) == math.inf
+
     def answered(self, permit: Permit, now: float) -> None:
         """Record the first token of a streamed response."""
         if self.concurrency is not None:
@@ -353,11 +394,13 @@ class LimiterState:
     def statistics(self, now: float) -> LimiterStatistics:
         """Return the limiter's figures at the time `now`."""
         quota, window = self.quota, self.quota.window
-        most = [limit.concurrent for limit in self.limits if limit.concurrent is not None]
-        hold_until = quota.hold_until
-        if self.concurrency is not None:
-            most.append(int(self.concurrency.limit))
-            hold_until = max(hold_until, self.concurrency.hold_until)
+        most = min((limit.concurrent for limit in self.limits if limit.concurrent is not None), default=None)
+        by: LimitSource | Literal[""] = "" if most is None else "declared"
+        concurrency, hold_until = self.concurrency, quota.hold_until
+        if concurrency is not None:
+            if most is None or int(concurrency.limit) < most:
+                most, by = int(concurrency.limit), concurrency.source
+            hold_until = max(hold_until, concurrency.hold_until)
         return LimiterStatistics(
             waiting=self.queue.length,
             running=quota.running,
@@ -369,8 +412,10 @@ class LimiterState:
             unconfirmed=len(window),
             held=max(0.0, hold_until - now),
             spent=max(0.0, quota.spent_until - now),
-            concurrent=min(most, default=None),
+            concurrent=most,
             away=self.host.seconds_away(now),
+            concurrent_by=by,
+            server_load=None if concurrency is None else concurrency.load,
         )
 
     # --- shared by the methods above ---
@@ -490,6 +535,7 @@ class Limiter(Pump):
     is_forgotten: it had no calls, and another limiter has taken over its models.
     next_in_line: called when a shared limit has changed, so that another limiter may send.
     watch: receives the limiter's name and figures after a change; None: there is no observer.
+    load_ways: how the server reports its queue. prepare: returns the request that asks for it.
     """
 
     def __init__(
@@ -501,6 +547,8 @@ class Limiter(Pump):
         wall_clock: WallClock,
         next_in_line: Callable[[DeclaredLimit, LimiterState], None],
         watch: Callable[[str, LimiterStatistics], None] | None = None,
+        load_ways: tuple[LoadReport, ...] = (),
+        prepare: Callable[[LoadReport], Prepared] | None = None,
     ) -> None:
         super().__init__(runtime)
         self.state: LimiterState = state
@@ -511,6 +559,10 @@ class Limiter(Pump):
         self._wall_clock = wall_clock
         self._watch = watch
         self._ignored: set[str] = set()
+        self._load_watch: LoadWatch | None = None
+        self._waiting_header = next((way for way in load_ways if way.header), None)
+        if load_ways and prepare is not None and state.concurrency is not None:
+            self._load_watch = LoadWatch(state.name, load_ways, runtime, prepare, self._loaded)
 
     def __repr__(self) -> str:
         return f"<Limiter {self.state.name}, {self.state.queue.length} waiting>"
@@ -566,7 +618,7 @@ class Limiter(Pump):
     def take(self, now: float) -> Notification | float:
         """Take the next call that may be sent, or never can be, out of the queue."""
         state = self.state
-        found: Permit | float = math.inf
+        found = math.inf
         first = state.queue.first(now)
         if first is None:
             state.leave_lines()
@@ -577,16 +629,22 @@ class Limiter(Pump):
             if why is not None:
                 state.cancel(first, now)
                 return call, partial(call.rejected, first, why)
-            found = state.admit(now, first)
-            if found is first:
+            sent_or_when = state.admit(now, first)
+            if isinstance(sent_or_when, Permit):
                 return call, partial(call.admitted, first, now)
+            found = sent_or_when
+            if self._load_watch is not None and state.is_short_of_slots(now):
+                found = min(found, self._load_watch.ask(state.quota.window.answer_seconds, now))
         for limit in state.pop_left():
             # None whose line it has not left: two limiters, each the first in a line, would wake each other for ever.
             self.next_in_line(limit, state)
         if self._watch is not None:
             self.note()
-        assert not isinstance(found, Permit)
         return found
+
+    def _loaded(self, load: ServerLoad | None) -> None:
+        self.state.report(load, self.runtime.loop.clock())
+        self.changed()
 
     def host_changed(self) -> None:
         """Process a change of the server's address: it takes connections or not, or another call may ask."""
@@ -616,8 +674,11 @@ class Limiter(Pump):
     def confirm(self, permit: Permit, headers: Mapping[str, str]) -> None:
         """The head of a successful response came."""
         if permit.state in UNDER_WAY:
-            self.state.confirm(permit, self._report_in(headers), self.runtime.loop.clock())
+            now = self.runtime.loop.clock()
+            self.state.confirm(permit, self._report_in(headers), now)
             self._write_news()
+            if self._waiting_header is not None and self._waiting_header.header in headers:
+                self.state.report_waiting(read_waiting(self._waiting_header, headers[self._waiting_header.header]), now)
             self.changed()
 
     def settle(self, permit: Permit, response: Response | None, now: float) -> None:

@@ -67,15 +67,16 @@ when the whole response is ready."""
 class Window:
     """The calls that were sent and may still be refused.
 
+    limits: whether its size limits the calls; else it only remembers them.
+
     The window grows with each confirmed call, while at least half of it is in use. It stays near a known limit. While
     none is known and no call was refused, it grows faster with each answer, as far as `UNTRIED` allows.
     """
 
-    __slots__ = ("_answer", "_limits", "_pace", "_seconds", "_sent", "_size", "_unconfirmed", "_used_at")
+    __slots__ = ("_answer", "_pace", "_seconds", "_sent", "_size", "_unconfirmed", "_used_at", "limits")
 
     def __init__(self, *, limits: bool = True) -> None:
-        """Create an empty one. limits: whether its size limits the calls; else it only remembers them."""
-        self._limits = limits
+        self.limits: bool = limits
         self._size = float(START)
         self._sent = 0
         self._seconds = Mean(CONFIRMED_AFTER)  # until a call is confirmed
@@ -91,6 +92,11 @@ class Window:
         return iter(self._unconfirmed)
 
     @property
+    def answer_seconds(self) -> float:
+        """The mean seconds until a call is answered in full; 0 before the first answer."""
+        return self._answer.value
+
+    @property
     def size(self) -> int:
         """The largest number of unconfirmed calls."""
         return int(self._size)
@@ -99,7 +105,7 @@ class Window:
         """Add a call that is sent."""
         self._unconfirmed[permit] = now + CONFIRMED_AFTER
         self._sent += 1
-        if not self._limits:
+        if not self.limits:
             return
         self._pace.take(1.0, now)
         if 2 * len(self._unconfirmed) >= int(self._size):
@@ -159,6 +165,8 @@ class Window:
 
     def ready_at(self, now: float) -> float:
         """Return the latest time at which the window has room; `now` if it has one."""
+        if not self.limits:
+            return now
         if len(self._unconfirmed) >= self.size:
             return next(iter(self._unconfirmed.values()), math.inf)
         if self._pace.fill(now) >= 1.0:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from ....providers.catalog.provider import Provider
 from ....providers.errors import InvalidRequestError
 from ....providers.limits.quota_report import DAY, MINUTE, SECOND, ReportedLimit, Unit
 from ....providers.limits.rate_headers import LARGEST
+from ....providers.limits.server_load import ServerLoad
 from ....providers.model.rules import Checker, number, optional, whole
 
 _LIMITS: tuple[tuple[str, Unit, float], ...] = (
@@ -74,6 +76,11 @@ RATE_LIMIT = Checker(RateLimit, {**{name: _ABOVE_0 for name, _, _ in _LIMITS}, "
 """The rules for the fields of `RateLimit`, which are checked when one is made."""
 
 
+LimitSource: TypeAlias = Literal["declared", "reported", "server_queue", "learned"]
+"""Where a limit of running calls comes from: the program's `rates`; the number of places that the server reports; the
+calls that run and wait in the server; the times of answers, and refusals."""
+
+
 @dataclass(slots=True, frozen=True)
 class LimitStatistics:
     """The figures of one limit at one moment, in the unit that it counts (requests or tokens).
@@ -103,6 +110,9 @@ class LimiterStatistics:
     held: seconds until the pause after a refusal ends; 0 if there is none.
     spent: seconds until calls are sent again after the server reported a used-up quota; 0 if none is used up.
     concurrent: the largest number of running calls; None if that is not limited.
+    concurrent_by: where it comes from: `declared`; `reported` by the server, such as its slots; `server_queue`, from
+        the calls that run and wait in the server; `learned` from times and refusals. Empty if it is not limited.
+    server_load: what the server said last of the calls that run and wait in it; None if it does not say.
     away: seconds for which the server has refused or dropped every connection; 0 if it takes them.
     """
 
@@ -118,6 +128,8 @@ class LimiterStatistics:
     spent: float = 0.0
     concurrent: int | None = None
     away: float = 0.0
+    concurrent_by: LimitSource | Literal[""] = ""
+    server_load: ServerLoad | None = None
 
 
 EVERY_CALL = "*"

@@ -170,10 +170,25 @@ def _limiters(limiters: JSONObject) -> Table:
     return Table(SCOPE_COLUMNS, rows, "traffic")
 
 
+def _server_load(load: JSONObject) -> str:
+    """Return what a server said last of its queue, in brackets; nothing if it did not say."""
+    if not load:
+        return ""
+    if load.get("slots") is not None:
+        return f" (the server has {_number(load, 'slots'):,.0f} places)"
+    return f" (the server: {_number(load, 'running'):,.0f}, and {_number(load, 'waiting'):,.0f} wait)"
+
+
 def _limits(limiters: JSONObject) -> Table:
-    """Return the table of all known limits over time."""
+    """Return the table of all known limits over time, and of the calls that may run."""
     rows: list[list[str]] = []
     for limiter in limiters:
+        running = mapping(limiters, limiter)
+        by, most = string(running, "concurrent_by"), integer(running, "concurrent") or 0
+        if by:
+            what = f"running calls{_server_load(mapping(running, 'server_load'))}"
+            free = most - (integer(running, "running") or 0)
+            rows.append([_short(limiter, MODEL_WIDTH), what, harmless(by), "–", f"{free:,}", f"{most:,}"])
         for source in ("reported", "learned"):
             limits = mapping(mapping(limiters, limiter), source)
             for name in limits:

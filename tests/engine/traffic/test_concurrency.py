@@ -6,6 +6,7 @@ import math
 
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.queue.fair_queue import Permit
+from manystream.providers.limits.server_load import ServerLoad
 
 
 def start(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
@@ -135,3 +136,70 @@ def test_a_longer_prompt_s_least_time_bounds_a_shorter_one() -> None:
     assert least.measure(10, 5.0, 0) == 2.0
     assert least.measure(4000, 9.0, 0) == 9.0
     assert least.measure(1000, 3.0, 601) == 3.0
+
+
+def say(concurrency: Concurrency, *reports: tuple[float, float]) -> list[int]:
+    """Return the limits after reports of what runs and waits in the server, with all places used."""
+    limits: list[int] = []
+    for number, (running, waiting) in enumerate(reports):
+        start(concurrency, int(concurrency.limit) - concurrency.running, number / 4)
+        concurrency.report(ServerLoad(running, waiting), number / 4)
+        limits.append(int(concurrency.limit))
+    return limits
+
+
+def test_it_doubles_while_nothing_waits_in_the_server() -> None:
+    assert say(Concurrency(), (8, 0), (16, 0), (32, 0)) == [16, 32, 64]
+    assert say(Concurrency(at_most=20), (8, 0), (16, 0)) == [16, 20]
+    unused = Concurrency()
+    unused.report(ServerLoad(0, 0), 0)
+    assert unused.limit == 8
+
+
+def test_it_falls_to_what_runs_there_and_a_tenth() -> None:
+    concurrency = Concurrency()
+    growth = say(concurrency, (8, 0), (16, 0), (32, 0), (64, 0), (100, 28), (100, 28))
+    assert growth == [16, 32, 64, 128, 128, 111]
+    for ticket in list(concurrency._calls)[:17]:
+        concurrency.end(ticket, 2)
+    # While a few wait, each of the clients grows by a part of what runs, and all are cut by the same factor.
+    assert say(concurrency, (100, 11), (100, 8), (100, 8), (100, 8)) == [111, 113, 114, 116]
+
+
+def test_one_report_of_another_kind_changes_little() -> None:
+    """One of three replicas is full, or an answer of a server comes between two of its steps."""
+    concurrency = Concurrency()
+    assert say(concurrency, *[(8, 0), (16, 0), (16, 40)] * 2)[-1] >= 64
+    full = Concurrency()
+    say(full, (8, 0), (16, 0), (30, 2), (30, 2), (30, 2))
+    limit = int(full.limit)
+    assert all(0 <= other - limit <= 3 for other in say(full, (1, 31), (32, 0), (30, 2)))
+
+
+def test_calls_are_not_judged_by_their_times_while_the_server_says_more() -> None:
+    concurrency = Concurrency()
+    for ticket in start(concurrency, 8, 0):
+        concurrency.first_token(ticket, 0.1)
+        concurrency.end(ticket, 1)
+    concurrency.report(ServerLoad(8, 0.5), 1)
+    limit = concurrency.limit
+    for ticket in start(concurrency, 11, 1):
+        concurrency.first_token(ticket, 9)
+        concurrency.end(ticket, 10)
+    assert concurrency.limit == limit
+    concurrency.no_report()
+    assert (concurrency.source, concurrency.load) == ("learned", None)
+
+
+def test_the_places_that_a_server_reports_are_its_limit() -> None:
+    concurrency = Concurrency()
+    concurrency.report(ServerLoad(slots=4), 0)
+    assert (concurrency.limit, concurrency.source) == (4, "reported")
+
+
+def test_after_a_refusal_it_does_not_double() -> None:
+    concurrency = Concurrency()
+    say(concurrency, (8, 0), (16, 0))
+    concurrency.refuse(next(iter(concurrency._calls)), None, 1)
+    limit = concurrency.limit
+    assert say(concurrency, (31, 0), (31, 0), (31, 0))[-1] <= limit + 1

@@ -42,12 +42,14 @@ def sent(scope: LimiterState, tokens: float = 100, output: float | None = 0, *, 
 def test_the_figures_of_a_new_scope() -> None:
     assert a_scope().statistics(5) == LimiterStatistics(window=10)
     assert a_scope(adaptive=False).statistics(5) == LimiterStatistics()
-    assert a_scope(Charging(limited_by="slots")).statistics(5) == LimiterStatistics(window=10, concurrent=8)
+    assert a_scope(Charging(limited_by="slots")).statistics(5) == LimiterStatistics(
+        window=10, concurrent=8, concurrent_by="learned"
+    )
     assert a_scope(Charging(limited_by="slots"), adaptive=False).statistics(5) == LimiterStatistics()
     assert a_scope(Charging(limited_by="slots"), concurrent=3).statistics(5) == LimiterStatistics(
-        window=10, concurrent=3
+        window=10, concurrent=3, concurrent_by="declared"
     )
-    assert a_scope(concurrent=3).statistics(5) == LimiterStatistics(window=10, concurrent=3)
+    assert a_scope(concurrent=3).statistics(5) == LimiterStatistics(window=10, concurrent=3, concurrent_by="declared")
 
 
 def test_the_least_declared_number_bounds_the_learned_one() -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.limit_forms import FORMS, MODELLED_FORMS
 from benchmarks.modelled import inference_server, quota_run, quota_server, replicas
 from benchmarks.modelled.form_run import FormRun
+from benchmarks.traffic_model import jain
 from manystream.engine.traffic.routing.options import Balance, Hedge
 
 SERVERS = range(1000, 1020)
@@ -60,6 +61,24 @@ def test_a_server_that_queues_inside_is_filled_but_not_flooded(streamed: bool) -
     outcome = inference_server.measure(plan, streamed=streamed)
     assert outcome.throughput > 0.9
     assert outcome.first_token < (5 if streamed else 20)
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_server_that_reports_its_queue_is_filled(streamed: bool) -> None:
+    plans = [plan for seed in range(1000, 1006) if (plan := inference_server.draw(seed)).kind == "batch"]
+    outcomes = [inference_server.measure(plan, streamed=streamed, reports=True) for plan in plans]
+    assert fmean(outcome.throughput for outcome in outcomes) >= 0.97
+
+
+def test_four_clients_share_a_server_that_reports_its_queue() -> None:
+    """Each begins three seconds after the one before it, and none knows of another."""
+    plan = next(plan for seed in SERVERS if (plan := inference_server.draw(seed)).kind == "batch")
+    four = inference_server.InferenceServer(plan, reports=True, clients=4)
+    one = inference_server.InferenceServer(plan, reports=True)
+    four.run()
+    one.run()
+    assert jain([float(done) for done in four.done_by]) >= 0.9
+    assert four.done >= 0.95 * one.done
 
 
 @pytest.mark.parametrize("streamed", [True, False])

@@ -241,19 +241,45 @@ def leaves(value: JSON, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
         yield from leaves(member, (*path, name))
 
 
-EVERYTHING: JSONObject = SNAPSHOT | {"statistics": {**mapping(SNAPSHOT, "statistics"), "traffic": TRAFFIC}}
+QUEUES: JSONObject = {
+    "limiters": {
+        "vllm/*": {
+            "running": 140,
+            "concurrent": 141,
+            "concurrent_by": "server_queue",
+            "server_load": {"running": 128.0, "waiting": 12.0, "slots": None},
+        },
+        "llama/*": {"concurrent": 8, "concurrent_by": "reported", "server_load": {"running": None, "slots": 8.0}},
+        "mine/*": {"concurrent": 9, "concurrent_by": "learned\x1b", "server_load": None},
+    }
+}
+QUEUE_TABLE = """\
+limits
+limiter  limit                                         from          a second  level  capacity
+vllm/*   running calls (the server: 128, and 12 wait)  server_queue         –      1       141
+llama/*  running calls (the server has 8 places)       reported             –      8         8
+mine/*   running calls                                 learned�             –      9         9
+"""
+
+
+def test_it_is_shown_where_the_limit_of_running_calls_comes_from() -> None:
+    assert QUEUE_TABLE in page({"statistics": {"traffic": QUEUES}}, calls=0) + "\n"
+
+
 STRANGE: list[JSON] = [1e300, -1e300, 10**18, 10**5000, -1, True, None, "x" * 99 + "\x1b", [], {}, [[]], {"a": {}}]
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=range(len(STRANGE)))
-def test_any_value_of_a_snapshot_is_shown(strange: JSON) -> None:
-    for path in leaves(EVERYTHING):
-        snapshot = copy.deepcopy(EVERYTHING)
+@pytest.mark.parametrize("traffic", [TRAFFIC, QUEUES], ids=["traffic", "queues"])
+def test_any_value_of_a_snapshot_is_shown(traffic: JSONObject, strange: JSON) -> None:
+    everything = SNAPSHOT | {"statistics": {**mapping(SNAPSHOT, "statistics"), "traffic": traffic}}
+    for path in leaves(everything):
+        snapshot = copy.deepcopy(everything)
         place: Any = snapshot
         for step in path[:-1]:
             place = place[step]
         place[path[-1]] = strange
         assert "\x1b" not in page(snapshot)
         assert summary_line(snapshot)
-        for sides in ((snapshot, EVERYTHING), (EVERYTHING, snapshot)):
+        for sides in ((snapshot, everything), (everything, snapshot)):
             assert rates_between(*sides)
