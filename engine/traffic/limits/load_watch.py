@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 
@@ -13,10 +12,11 @@ from ....providers.wire.quirks import LoadReport
 from ...call.plain_request import Fetch
 from ...call.runtime import Runtime
 from ...call.timeouts import Clocks
+from ...request.noting import NoteLogger
 from ...request.prepared import Prepared
 from .host import is_lost
 
-logger: logging.Logger = logging.getLogger("manystream.traffic")
+logger = NoteLogger("manystream.traffic")
 
 EVERY = 0.25
 """The least seconds between two questions."""
