@@ -16,13 +16,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import queue
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
 from .engine.call.runtime import KeptAnswer, Note
 from .engine.observe import private_file
@@ -42,8 +41,14 @@ FILE = "answers.sqlite"
 LARGEST_ANSWER = 8 << 20
 """The largest answer that is kept, in bytes."""
 
-BUSY_SECONDS = 5.0
-"""How long a write waits for other processes."""
+BUSY_SECONDS, CLOSING_SECONDS = 5.0, 1.0
+"""How long a write waits for other processes, and how long after `close`."""
+
+LOOK_SECONDS = 0.1
+"""How often a write that waits looks whether the cache was closed."""
+
+MOST_WAITING = 64 << 20
+"""The most bytes of answers that wait to be written."""
 
 LEFT_AFTER_ROOM = 0.9
 """The part of `max_bytes` that is left when old answers are removed."""
@@ -65,7 +70,28 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, made REAL, used REAL, 
 CREATE INDEX IF NOT EXISTS by_use ON answers (used, size);
 """
 
-_Job: TypeAlias = Callable[[sqlite3.Connection], object]
+MAKE_ROOM = """
+DELETE FROM answers WHERE rowid IN (
+    SELECT rowid FROM (SELECT rowid, size, total(size) OVER (ORDER BY used, rowid) AS freed FROM answers)
+    WHERE freed - size < ?
+)
+"""
+"""Removes the answers that were used longest ago, of so many bytes."""
+
+CHECK_BYTES = 16
+"""The length of the checksum with which a head begins in the file."""
+
+
+class _Answer(NamedTuple):
+    """An answer: its headers as lines, its body, and when it was made."""
+
+    head: bytes
+    body: bytes
+    made: float
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + len(self.body)
 
 
 ARGUMENTS: dict[str, Rule] = {
@@ -103,9 +129,16 @@ class AnswerCache:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self.notes: Notes = Notes(logger, f"the cache {self.path} is not used", (sqlite3.Error, CacheError))
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()  # guards what follows
+        self._answers: dict[bytes, _Answer] = {}  # by key: those that are not written yet
+        self._used: dict[bytes, float] = {}  # key → when its answer was used
+        self._size = 0  # of the answers, in bytes
+        self._closed_at = math.inf
         self._reader: sqlite3.Connection | None = self._connect()
-        self._writer = threading.Thread(target=self._write, name="manystream cache", daemon=True)
+        self._reader.execute("PRAGMA busy_timeout = 0")  # it runs on the engine's thread
+        writer = self._connect()
+        writer.execute(f"PRAGMA busy_timeout = {LOOK_SECONDS * 1000:.0f}")
+        self._writer = threading.Thread(target=self._write, args=[writer], name="manystream cache", daemon=True)
         self._writer.start()
 
     def __repr__(self) -> str:
@@ -118,71 +151,99 @@ class AnswerCache:
         self.close()
 
     def close(self) -> None:
-        """Write what waits, and close the file. Idempotent."""
+        """Write what waits, and close the file. Idempotent. If another process holds the file for a second, what waits
+        is not written."""
         if self._reader is not None:
-            self._jobs.put(None)
-            self._writer.join()
+            with self._changed:
+                self._closed_at = time.monotonic()
+                self._changed.notify()
+            if not sys.is_finalizing():  # else the thread has stopped
+                self._writer.join()
             self._reader.close()
             self._reader = None
 
     def find(self, prepared: Prepared) -> KeptAnswer | None:
-        """Return the answer to a request, or None if there is none that can be used."""
-        reader = self._reader
-        if reader is None:
+        """Return the answer to a request, or None if there is none that can be used. Raises `CacheError` and
+        `sqlite3.Error` if it is damaged."""
+        if self._reader is None:
             return None
         key, now = _key(prepared), time.time()
-        found = reader.execute("SELECT head, body, made FROM answers WHERE key = ?", (key,)).fetchone()
-        if found is None or not now - self._max_age < found[2] <= now + self._max_age:
-            self.misses += 1
+        self.misses += 1
+        answer = self._answers.get(key)
+        if answer is None:
+            row = self._reader.execute("SELECT head, body, made FROM answers WHERE key = ?", (key,)).fetchone()
+            answer = None if row is None else _read(key, *row)
+        if answer is None or not now - self._max_age < answer.made <= now + self._max_age:
             return None
-        self.hits += 1
-        self._jobs.put(lambda writer: writer.execute("UPDATE answers SET used = ? WHERE key = ?", (now, key)))
-        head = [header.partition(b":") for header in found[0].split(b"\n")]
-        return [(name, value) for name, _, value in head], found[1]
+        self.misses, self.hits = self.misses - 1, self.hits + 1
+        with self._changed:
+            self._used[key] = now
+            self._changed.notify()
+        head = [header.partition(b":") for header in answer.head.split(b"\n")]
+        return [(name, value) for name, _, value in head], answer.body
 
     def note(self, prepared: Prepared) -> Note:
         """Return what keeps the answer if it is complete."""
         return _Copy(self, _key(prepared))
 
     def keep(self, key: bytes, headers: RawHeaders, body: bytes) -> None:
-        """Keep an answer. It is written soon."""
+        """Keep an answer. It is found at once, and written soon. Raises `CacheError` if too many wait for that."""
         head = b"\n".join([b"%b:%b" % header for header in headers if header[0].lower() in SECRET_FREE])
-        row = (key, now := time.time(), now, len(head) + len(body), head, body)
+        with self._changed:
+            if self._reader is None:
+                return
+            if self._size > MOST_WAITING:
+                raise CacheError("answers come faster than the file takes them, and some are not kept")
+            self._forget(key)
+            self._answers[key] = answer = _Answer(head, body, time.time())
+            self._size += answer.size
+            self._changed.notify()
 
-        def store(writer: sqlite3.Connection) -> None:
-            writer.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
-
-        if self._reader is not None:
-            self._jobs.put(store)
+    def _forget(self, key: bytes) -> None:
+        """Forget an answer that waits to be written."""
+        answer = self._answers.pop(key, None)
+        if answer is not None:
+            self._size -= answer.size
 
     # --- the thread that writes ---
 
-    def _write(self) -> None:
-        writer: sqlite3.Connection | None = None
-        while (job := self._jobs.get()) is not None:
-            writer = writer or self.notes.take(self._connect)
-            if writer is not None:
-                self.notes.take(self._perform, writer, job)
-        if writer is not None:
-            writer.close()
+    def _write(self, writer: sqlite3.Connection) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._answers or self._used or self._closed_at < math.inf)
+                answers, used, self._used = dict(self._answers), self._used, {}
+            if not answers and not used:
+                break
+            self.notes.take(self._perform, writer, answers, used)
+            with self._changed:
+                for key, answer in answers.items():
+                    if self._answers.get(key) is answer:
+                        self._forget(key)
+        writer.close()
 
-    def _perform(self, writer: sqlite3.Connection, job: _Job) -> None:
-        """Perform a job, and make room."""
+    def _perform(self, writer: sqlite3.Connection, answers: dict[bytes, _Answer], used: dict[bytes, float]) -> None:
+        """Write answers, and make room."""
+        self._begin(writer)
         with writer:
-            writer.execute("BEGIN IMMEDIATE")
-            job(writer)
+            for key, (head, body, made) in answers.items():
+                row = (key, made, made, len(head) + len(body), _checksum(key, head, body) + head, body)
+                writer.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
+            writer.executemany("UPDATE answers SET used = ? WHERE key = ?", [(when, key) for key, when in used.items()])
             (size,) = writer.execute("SELECT total(size) FROM answers").fetchone()
             if size > self._max_bytes:
-                self._make_room(writer, size - self._max_bytes * LEFT_AFTER_ROOM)
+                writer.execute(MAKE_ROOM, (size - self._max_bytes * LEFT_AFTER_ROOM,))
 
-    def _make_room(self, writer: sqlite3.Connection, needed: float) -> None:
-        """Remove the answers that were used longest ago."""
-        last = 0.0
-        for used, size in writer.execute("SELECT used, size FROM answers ORDER BY used"):
-            last, needed = used, needed - size
-            if needed <= 0:
-                break
-        writer.execute("DELETE FROM answers WHERE used <= ?", (last,))
+    def _begin(self, writer: sqlite3.Connection) -> None:
+        """Begin a transaction. Waits for other processes, and not long once the cache is closed."""
+        began = time.monotonic()
+        while True:
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                deadline = min(began + BUSY_SECONDS, self._closed_at + CLOSING_SECONDS)
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -233,8 +294,24 @@ class _Copy:
             self._cache.keep(self._key, self._headers, b"".join(self._body))
 
 
+def _checksum(key: bytes, head: bytes, body: bytes) -> bytes:
+    return hashlib.blake2b(b"%b%d\n%b%b" % (key, len(head), head, body), digest_size=CHECK_BYTES).digest()
+
+
+def _read(key: bytes, head: object, body: object, made: object) -> _Answer:
+    """Read an answer from its row. Raises `CacheError` if it is damaged."""
+    if isinstance(head, bytes) and isinstance(body, bytes) and isinstance(made, float):
+        answer = _Answer(head[CHECK_BYTES:], body, made)
+        if head[:CHECK_BYTES] == _checksum(key, answer.head, body):
+            return answer
+    raise CacheError("an answer in it is damaged")
+
+
 def _key(prepared: Prepared) -> bytes:
-    """Return the key of a request: a hash of its server, path and body. The path names the dialect."""
+    """Return the key of a request: a hash of its server, path, query and body. The path names the dialect.
+
+    Nothing is redacted first: a query that differs in a secret may lead to another deployment. The hash shows nothing.
+    """
     body = prepared.body
     try:
         members = exact_loads(body)
@@ -243,7 +320,6 @@ def _key(prepared: Prepared) -> bytes:
             body = dumps(kept)
     except MalformedJSONError:
         pass
-    target = prepared.secrets.hide_bytes(prepared.head.target)
     asked = [b"%b:%b" % header for header in prepared.head.headers if header[0].lower() in RELEVANT_HEADERS]
-    parts = (str(prepared.origin).encode(), target, *asked, body)
+    parts = (str(prepared.origin).encode(), prepared.head.target, *asked, body)
     return hashlib.blake2b(b"\n".join(parts), digest_size=20).digest()
