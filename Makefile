@@ -129,7 +129,7 @@ $(VENV)/.created: constraints.txt
 	@$(PIP) install --constraint constraints.txt pip setuptools
 	@touch $@
 
-EXTRAS := cli,cost,otel,httpx2,httpx,tables,plots
+EXTRAS := cli,cost,otel,httpx2,httpx,tables,plots,zstd
 
 # The package with the extras in the first argument, and the dependency group that the second argument names.
 define install

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
@@ -115,12 +115,14 @@ class HTTPRequest:
 class RequestReader:
     """An incremental reader: `feed` takes bytes, `next_request` returns one complete request at a time.
 
+    codings: the content codings that its user can read, beside `identity`.
     expects_continue: the client of the request that is being read waits for `100 Continue`. The caller resets it.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_length", "_request", "_searched", "expects_continue")
+    __slots__ = ("_buffer", "_chunks", "_length", "_request", "_searched", "codings", "expects_continue")
 
-    def __init__(self) -> None:
+    def __init__(self, codings: Sequence[str] = ()) -> None:
+        self.codings: Sequence[str] = codings
         self._buffer = bytearray()
         self._searched = 0
         self._request: HTTPRequest | None = None
@@ -189,8 +191,10 @@ class RequestReader:
 
     def _expect_body(self, headers: dict[str, str]) -> None:
         compression = headers.get("content-encoding", "identity").lower()
-        if compression != "identity":
-            raise BadRequest(415, f"content-encoding {compression[:40]!r} is not supported: send the body uncompressed")
+        if compression not in ("identity", *self.codings):
+            known = f"{', '.join(self.codings)}, or " if self.codings else ""
+            text = f"content-encoding {compression[:40]!r} is not supported: send the body {known}uncompressed"
+            raise BadRequest(415, text)
         coding = headers.get("transfer-encoding", "").lower()
         if coding:
             if coding != "chunked":
@@ -325,6 +329,7 @@ class HTTPConnection(abc.ABC):
 
     sock: the socket, which does not block.
     send: the socket's own method.
+    codings: the content codings of a request's body that the subclass reads.
     reader: the reader of its requests.
     answering: a request is being answered. The next one is read after `next`.
     ended: the client sends nothing more.
@@ -336,7 +341,7 @@ class HTTPConnection(abc.ABC):
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         self.sock: socket.socket = sock
         self.send: Callable[[bytes | memoryview], int] = sock.send
-        self.reader: RequestReader = RequestReader()
+        self.reader: RequestReader = RequestReader(self.codings)
         self.answering: bool = False
         self.ended: bool = False
         self.unsent: bytes | memoryview = b""
@@ -345,6 +350,8 @@ class HTTPConnection(abc.ABC):
         self._is_reading = False
 
     # --- for the subclass to define ---
+
+    codings: ClassVar[Sequence[str]] = ()
 
     @abc.abstractmethod
     def begin(self, request: HTTPRequest) -> None:

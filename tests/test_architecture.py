@@ -252,6 +252,7 @@ IMPORTS_BY_NAME = {
     "providers/limits/limit_reports.py": "the same for its reader of limits",
     "providers/model/request.py": "a dialect reads another form of a request, and is built on the request",
     "manystream/batch/tables.py": "it loads the reader of a table's format, of another package",
+    "manystream/serve/bodies.py": "it loads zstd, which Python 3.14 has, and an extra before",
     "manystream/cli/command_line.py": "a command is loaded when it is given",
     "manystream/cli/batch_options.py": "it loads a function of the user's own",
 }

@@ -167,5 +167,5 @@ def test_the_wheel_publishes_the_extras_of_users_only(built: Path) -> None:
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         lines = archive.read(metadata).decode().splitlines()
     extras = [line.partition(": ")[2] for line in lines if line.startswith("Provides-Extra")]
-    assert extras == ["cli", "cost", "otel", "httpx2", "httpx", "ray", "tables", "plots"]
+    assert extras == ["cli", "cost", "otel", "httpx2", "httpx", "ray", "tables", "plots", "zstd"]
     assert not [line for line in lines if line.startswith(("Project-URL", "Home-page"))], "there is no address yet"

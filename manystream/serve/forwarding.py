@@ -35,7 +35,7 @@ from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
 from ..transport.http1 import Connection
 from ..transport.timers import Timer
-from .bodies import with_members, with_model
+from .bodies import CODINGS, uncompressed, with_members, with_model
 from .dialects import (
     PREVIOUS,
     STATUS,
@@ -87,10 +87,16 @@ class GatewayConnection(AnsweringConnection):
         self._gateway = gateway
         self.forwarding: Forwarding | Passing | None = None
 
+    codings = CODINGS
+
     def answer(self, request: HTTPRequest) -> None:
         try:
+            coding = request.headers.get("content-encoding", "identity").lower()
+            if coding != "identity":
+                self._gateway.slot_of(request)  # before the body costs anything
+                request.body = uncompressed(request.body, coding)
             self._gateway.begin(self, request)
-        except Refusal as refusal:
+        except BadRequest as refusal:
             self.answer_wrong(refusal)
 
     def check(self, request: HTTPRequest) -> None:

@@ -9,7 +9,7 @@ import math
 import re
 import socket
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
@@ -26,7 +26,8 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
-from manystream.serve import Gateway, Slot, open_gateway
+from manystream.http_server import BODY_LIMIT
+from manystream.serve import Gateway, Slot, bodies, open_gateway
 from manystream.serve.bodies import with_members, with_model
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.peers import (
@@ -857,7 +858,15 @@ async def test_its_errors_are_in_the_clients_dialect(dialect: str, member: str, 
         (posted(CHAT, {"messages": []}), 400, "model"),
         (posted(CHAT, {"model": 7}), 400, "model"),
         (posted(CHAT, {**HELLO, "stream": "yes"}), 400, "stream: must be true or false"),
-        (posted(CHAT, HELLO, "Content-Encoding: gzip"), 415, "content-encoding 'gzip'"),
+        (
+            posted(CHAT, HELLO, "Content-Encoding: br"),
+            415,
+            "content-encoding 'br' is not supported",
+        ),
+        (posted(CHAT, HELLO, "Content-Encoding: gzip"), 400, "is not gzip"),
+        (posted(CHAT, gzip.compress(b"{}")[:-1], "Content-Encoding: gzip"), 400, "not one whole gzip stream"),
+        (posted(CHAT, gzip.compress(b"{}") + b"x", "Content-Encoding: gzip"), 400, "not one whole gzip stream"),
+        (posted(CHAT, gzip.compress(bytes(BODY_LIMIT + 1)), "Content-Encoding: gzip"), 413, "without its compression"),
         (posted(CHAT, HELLO, "Transfer-Encoding: chunked", "Transfer-Encoding: identity"), 400, "two transfer-"),
         (posted("/slots/new/nothing", HELLO), 404, "/nothing"),
         (posted("/v1/messages", {**HELLO, "max_tokens": 1}), 400, "no provider of this gateway speaks anthropic"),
@@ -885,6 +894,43 @@ async def test_requests_that_cannot_go_on(request_: bytes, status: int, words: s
         assert not gateway.slots
     assert got.status == status
     assert words in json.loads(got.body)["error"]["message"]
+
+
+def zstd_compressed(data: bytes) -> bytes:
+    module = pytest.importorskip("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    compressed: bytes = module.compress(data)
+    return compressed
+
+
+@pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("zstd", zstd_compressed)])
+async def test_a_compressed_body_goes_on_without_compression(coding: str, compress: Callable[[bytes], bytes]) -> None:
+    seen: list[bytes] = []
+
+    async def script(line: Line) -> None:
+        seen.append(await line.request())
+        await line.send(answer(chat_answer("fine")))
+
+    body = json.dumps(HELLO).encode()
+    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+        sent = posted(CHAT, compress(body), f"Content-Encoding: {coding}", key="right")
+        assert (await ask(gateway.port, sent)).status == 200
+        bomb = posted(CHAT, compress(bytes(BODY_LIMIT + 1)), f"Content-Encoding: {coding}", key="right")
+        assert (await ask(gateway.port, bomb)).status == 413
+        assert (await ask(gateway.port, bomb.replace(b"right", b"wrong"))).status == 401
+    head, _, content = seen[0].partition(b"\r\n\r\n")
+    assert content == body
+    assert b"content-encoding" not in head.lower()
+
+
+async def test_without_its_library_zstd_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(line: Line) -> None:
+        pytest.fail("nothing is sent")
+
+    monkeypatch.setattr(bodies, "ZSTD_MODULES", ("no_such_module",))
+    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+        got = await ask(gateway.port, posted(CHAT, HELLO, "Content-Encoding: zstd"))
+    assert got.status == 415
+    assert "pip install 'manystream[zstd]'" in json.loads(got.body)["error"]["message"]
 
 
 @pytest.mark.parametrize(
