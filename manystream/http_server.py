@@ -6,6 +6,8 @@ beforehand, an `AnsweringConnection` with responses. `HTTPServer` accepts connec
 simulator's or the engine's.
 
 This module imports nothing of the library: the simulator, which tests the library, shares no other code with it.
+
+One file because a connection, its reader and its server hold each other's state.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ UNREAD_LIMIT = 1 << 20
 
 REQUEST_SECONDS = 60.0
 """Seconds in which a request must come, or `LEAST_BYTES` more of it. An idle connection is closed after as many."""
+
+READ_SECONDS = 30.0
+"""Seconds in which a client must read what is sent to it, or `LEAST_BYTES` of it."""
 
 LEAST_BYTES = 64 * 1024
 ACCEPT_PAUSE = 0.1
@@ -334,9 +339,10 @@ class HTTPConnection(abc.ABC):
     answering: a request is being answered. The next one is read after `next`.
     ended: the client sends nothing more.
     unsent: bytes that the socket has not taken yet.
+    taken: the number of such bytes that it has taken later.
     """
 
-    __slots__ = ("_is_reading", "_server", "answering", "ended", "label", "reader", "send", "sock", "unsent")
+    __slots__ = ("_is_reading", "_server", "answering", "ended", "label", "reader", "send", "sock", "taken", "unsent")
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         self.sock: socket.socket = sock
@@ -345,6 +351,7 @@ class HTTPConnection(abc.ABC):
         self.answering: bool = False
         self.ended: bool = False
         self.unsent: bytes | memoryview = b""
+        self.taken: int = 0
         self.label: str = ""
         self._server = server
         self._is_reading = False
@@ -416,6 +423,7 @@ class HTTPConnection(abc.ABC):
         except OSError:
             self.client_left()
             return
+        self.taken += sent
         self.unsent = self.unsent[sent:]
         if not self.unsent:
             self._server.loop.watch(self, read=not self.ended, write=False)
@@ -506,7 +514,7 @@ class AnsweringConnection(HTTPConnection):
     has_head: the head of a response in pieces was sent.
     """
 
-    __slots__ = ("_bodiless", "_chunked", "_closes", "_discards", "_early", "_waits", "has_head")
+    __slots__ = ("_bodiless", "_chunked", "_closes", "_discards", "_early", "_stalls", "_waits", "has_head")
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         HTTPConnection.__init__(self, server, sock)
@@ -517,6 +525,7 @@ class AnsweringConnection(HTTPConnection):
         self._chunked = True  # the client understands chunks (HTTP/1.1)
         self._closes = False  # after the response
         self._waits = False  # the response has ended, and the client has not read all of it
+        self._stalls = 0  # how often the client had not read; negative while no timer looks at it
 
     # --- for the subclass to define ---
 
@@ -591,6 +600,26 @@ class AnsweringConnection(HTTPConnection):
         self._server.wait_for(self)
 
     # --- as the connection ---
+
+    def keep(self, rest: bytes | memoryview) -> None:
+        super().keep(rest)
+        is_timed, self._stalls = self._stalls > 0, abs(self._stalls) + 1
+        if not is_timed:
+            self._expect_to_read()
+
+    def _expect_to_read(self) -> None:
+        """Drop the client if it reads too little in time: it holds its call, and the call's place in a limit."""
+        stalls, taken = self._stalls, self.taken
+
+        def look() -> None:
+            if not self.unsent or not self.is_open:
+                self._stalls = -self._stalls
+            elif self._stalls == stalls and self.taken < taken + LEAST_BYTES:
+                self.client_left()
+            else:
+                self._expect_to_read()
+
+        self._server.at(self._server.loop.clock() + READ_SECONDS, look)
 
     def begin(self, request: HTTPRequest) -> None:
         self._bodiless = request.method == "HEAD"
@@ -678,7 +707,7 @@ class HTTPServer:
         self._on_quiet: Callable[[], None] | None = None
         self._has_timer = False
         self._make_connection = make_connection
-        self._at = at
+        self.at: Callable[[float, Callable[[], None]], object] = at
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.sock: socket.socket = socket.create_server((host, port), family=family, backlog=BACKLOG)
         self.sock.setblocking(False)
@@ -718,7 +747,7 @@ class HTTPServer:
             connection.client_left()
         if not oldest:
             self.loop.watch(self, read=False, write=False)
-            self._at(self.loop.clock() + ACCEPT_PAUSE, self._accept_again)
+            self.at(self.loop.clock() + ACCEPT_PAUSE, self._accept_again)
         return bool(oldest)
 
     def _accept_again(self) -> None:
@@ -738,7 +767,7 @@ class HTTPServer:
         until = next((until for until, _ in self.waiting.values()), None)
         self._has_timer = until is not None
         if until is not None:
-            self._at(until, self._end_waits)
+            self.at(until, self._end_waits)
 
     def _end_waits(self) -> None:
         now = self.loop.clock()

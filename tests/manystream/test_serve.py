@@ -1219,6 +1219,52 @@ async def test_a_client_that_does_not_read_stops_the_provider(request_: bytes) -
     assert got.body.count(event.encode()) == count
 
 
+async def read_late(client: trio.SocketStream) -> None:
+    await trio.sleep(20)
+    received = bytearray()
+    while data := await client.receive_some(1 << 20):
+        received += data
+    assert Answer(bytes(received)).whole
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_clients_that_never_read_hold_no_place_for_ever(reads: bool, autojump_clock: MockClock) -> None:
+    """One that reads late keeps its call."""
+    event = chat_chunk("x" * 50_000)
+
+    async def script(line: Line) -> None:
+        if b'"long"' not in await line.request():
+            await line.send(answer(chat_answer("fine")))
+            return
+        await line.send(STREAM_HEAD)
+        for _ in range(600):
+            await line.send(chunked(event, end=False))
+        await line.send(chunked(*chat_stream("")[-2:]))
+
+    limits = ms.Limits(max_response_bytes=1 << 30)
+    traffic = ms.Traffic(rates={"peer": ms.RateLimit(concurrent=2)})
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], retry=NO_RETRY, limits=limits, traffic=traffic) as engine,
+        open_gateway(engine) as gateway,
+    ):
+        slot = gateway.slot("a")
+        long = posted(CHAT, {**HELLO, "user": "long", "stream": True}, key=slot.key)
+        clients = [await connect(gateway.port) for _ in range(2)]
+        for client in clients:
+            await client.send_all(long)
+        if reads:
+            async with trio.open_nursery() as nursery:
+                for client in clients:
+                    nursery.start_soon(read_late, client)
+        else:
+            got = await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))
+            assert (got.status, trio.current_time() < 60) == (200, True)
+        assert [call.client_left for call in slot.trace().calls] == ([False] * 2 if reads else [True, True, False])
+        for client in clients:
+            await client.aclose()
+
+
 @pytest.mark.parametrize(
     ("dialect", "keep_alive"),
     [
