@@ -61,6 +61,9 @@ SPARE = 0.1
 SHARE = 1 / 64
 """The part of the calls that run in the server by which each of its clients grows with each report, while some wait."""
 
+LATE = 0.5
+"""With a report that took more seconds the limit does not double, and grows by a quarter."""
+
 REPORTS_KEPT = 10.0
 """Seconds after which the earlier reports say nothing of the server's queue."""
 
@@ -200,8 +203,11 @@ class Concurrency:
                 octave: rate for octave, rate in self._rates.items() if octave <= 2.0 * math.log2(self.limit)
             }
 
-    def report(self, load: ServerLoad, now: float) -> None:
-        """Follow what the server says of its queue. The calls are not judged by their times from now on."""
+    def report(self, load: ServerLoad, now: float, seconds: float = 0.0) -> None:
+        """Follow what the server says of its queue. The calls are not judged by their times from now on.
+
+        seconds: how long it took to say so. If that is long, calls wait in front of what it counts.
+        """
         if now - self.loaded_at > REPORTS_KEPT:
             self._reports.clear()
         self.load, self.loaded_at, in_use = load, now, self._is_in_use()
@@ -221,7 +227,7 @@ class Concurrency:
             self._grow(share)
         elif in_use and queued == 0.0:
             doubles = self._calm >= LATEST and now - self._refused_at > REFUSED_LATELY
-            self._grow(self.limit if doubles else share / 4.0)
+            self._grow((self.limit if seconds <= LATE else self.limit / 4.0) if doubles else share / 4.0)
 
     def no_report(self) -> None:
         """Go by the times of calls: the server did not say how many wait there."""

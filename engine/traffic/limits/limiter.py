@@ -345,8 +345,8 @@ class LimiterState:
             self.quota.release(permit, now)
             self.queue.correct(permit, 0.0)
 
-    def report(self, load: ServerLoad | None, now: float) -> None:
-        """Record what the server says of its queue; None if it does not say.
+    def report(self, load: ServerLoad | None, now: float, seconds: float = 0.0) -> None:
+        """Record what the server says of its queue; None if it does not say. seconds: how long it took to say so.
 
         A queue inside refuses nothing, so that the window has no use while the server reports it.
         """
@@ -357,7 +357,7 @@ class LimiterState:
         if load is None:
             concurrency.no_report()
         else:
-            concurrency.report(load, now)
+            concurrency.report(load, now, seconds)
 
     def report_waiting(self, waiting: float | None, now: float) -> None:
         """Record what the head of an answer says of the server's queue, unless the server says more when it is asked.
@@ -642,8 +642,8 @@ class Limiter(Pump):
             self.note()
         return found
 
-    def _loaded(self, load: ServerLoad | None) -> None:
-        self.state.report(load, self.runtime.loop.clock())
+    def _loaded(self, load: ServerLoad | None, seconds: float) -> None:
+        self.state.report(load, self.runtime.loop.clock(), seconds)
         self.changed()
 
     def host_changed(self) -> None:

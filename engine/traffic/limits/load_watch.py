@@ -46,7 +46,7 @@ class LoadWatch:
     name: the limiter's, for the log.
     ways: how the server reports its queue; the first one that it answers is used.
     prepare: returns the request for one of them. Raises `InvalidRequestError`.
-    on_load: called with the answer; with None if there was none in any way.
+    on_load: called with the answer, or None if there was none in any way, and with the seconds that it took.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class LoadWatch:
         ways: tuple[LoadReport, ...],
         runtime: Runtime,
         prepare: Callable[[LoadReport], Prepared],
-        on_load: Callable[[ServerLoad | None], None],
+        on_load: Callable[[ServerLoad | None, float], None],
     ) -> None:
         self._name = name
         self._ways = ways
@@ -64,6 +64,7 @@ class LoadWatch:
         self._on_load = on_load
         self._way = 0
         self._asked: Fetch | None = None  # the request under way
+        self._asked_at = -math.inf
         self._pause = EVERY
         self._body = bytearray()
         self._next_at = -math.inf
@@ -77,6 +78,7 @@ class LoadWatch:
         if self._asked is None and now >= self._next_at:
             self._pause = min(LONGEST, max(EVERY, PART_OF_ANSWER * answer_seconds))
             self._body.clear()
+            self._asked_at = now
             try:
                 prepared = self._prepare(self._ways[self._way])
             except InvalidRequestError:
@@ -88,7 +90,6 @@ class LoadWatch:
     def _take(self, data: bytes) -> None:
         self._body += data
         if len(self._body) > LARGEST and self._asked is not None:
-            self._asked.request.attempt.abort()
             self._asked.error = ProviderError(TOO_LONG, category=ErrorCategory.SERVER)
             self._answered()
 
@@ -96,6 +97,7 @@ class LoadWatch:
         fetched, self._asked = self._asked, None
         if fetched is None:
             return
+        fetched.request.attempt.abort()  # which ends its timeouts
         error, now = fetched.error, self._runtime.loop.clock()
         load = None if error is not None else read_load(self._ways[self._way], bytes(self._body))
         self._next_at = now + self._pause
@@ -111,4 +113,4 @@ class LoadWatch:
             else:
                 self._next_at = now
         self._is_known = load is not None
-        self._on_load(load)
+        self._on_load(load, now - self._asked_at)

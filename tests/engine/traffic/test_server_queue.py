@@ -29,11 +29,13 @@ class Batch:
     """An inference server that runs so many calls at a time, with a queue inside.
 
     report: what it says of its queue; None: 404.
+    late: seconds until it says so.
     """
 
     slots: int = 40
     seconds: float = 2.0
     report: Callable[[Batch], str] | None = vllm
+    late: float = 0.0
     running: int = 0
     waiting: int = 0
     most: int = 0
@@ -48,6 +50,7 @@ class Batch:
             if request.startswith(b"GET"):
                 self.asked.append(trio.current_time())
                 self.heads.append(request)
+                await trio.sleep(self.late)
                 status = "404 Not Found" if self.report is None else "200 OK"
                 await line.send(answer("" if self.report is None else self.report(self), status=status))
                 continue
@@ -110,6 +113,22 @@ async def test_it_is_asked_only_while_calls_wait(autojump_clock: MockClock) -> N
             for _ in range(5):
                 assert (await engine.start_stream(ms.Request("here/m", HELLO)).wait()).success
     assert server.asked == []
+
+
+async def test_a_report_that_comes_late_is_one_and_raises_nothing(autojump_clock: MockClock) -> None:
+    """The timeouts of a request end with its answer, and do not take the place of the next one's."""
+    server = Batch(late=1.5)
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            calls = [engine.start_stream(ms.Request("here/m", HELLO)) for _ in range(80)]
+            assert all([(await call.wait()).success for call in calls])
+            seconds = trio.current_time()
+            (limiter,) = engine.statistics().traffic.limiters.values()
+    assert limiter.concurrent_by == "server_queue"
+    assert server.most <= 20, "8, 10, 12, 15 and 19: it does not double with such reports"
+    assert len(server.asked) <= seconds / 1.75 + 1
+    assert all(later - earlier >= 1.749 for earlier, later in zip(server.asked, server.asked[1:], strict=False))
 
 
 def no_figures(server: Batch) -> str:
