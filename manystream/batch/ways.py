@@ -45,7 +45,7 @@ from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.options import Durable
 from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.openai.batches import WINDOWS
+from ..providers.openai.windows import WINDOWS
 from .intake import Counters
 from .line_ids import LineIds
 from .lines import Item, LineId
@@ -474,7 +474,7 @@ class WaysRun:
             since -= max(0.0, time.time() - answer.at)
             with suppress(InvalidRequestError):
                 need = self._starter.prepare_unstreamed(item.request)
-                found = self._reserve(item, *need, WINDOW_WAYS[way].price)
+                found = self._reserve(item, *need, 1.0)  # the request names its window
                 holding = found if isinstance(found, Reservation) else None
         self._in_windows[item.id] = InWindow(way, position, since, holding)
         try:

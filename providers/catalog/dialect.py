@@ -429,6 +429,7 @@ DURABLE_DIALECTS = "OpenAI Responses (ms.OpenAIResponses) and Gemini Interaction
 """The dialects of this library whose servers keep answers, for errors."""
 
 
+_no_windows = cast("Callable[[], Mapping[str, float]]", dict)
 _no_headers = cast("Callable[[], Mapping[str, str]]", dict)
 
 
@@ -447,6 +448,7 @@ class StoredAnswers:
     item: the member of an event that has the id of its item; "": items have none.
     padding: the member of an event whose content means nothing; "": there is none.
     unfinished: the statuses of an answer that has not ended.
+    windows: the windows of time for an answer, in the server's words → the price, as a part of the list price.
     headers: headers of the dialect's own.
     """
 
@@ -458,6 +460,7 @@ class StoredAnswers:
     place: str = ""
     item: str = ""
     padding: str = ""
+    windows: Mapping[str, float] = field(default_factory=_no_windows)
     headers: Mapping[str, str] = field(default_factory=_no_headers)
 
     def answer(self, value: JSONObject) -> JSONObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 
 from ..catalog.batches import (
@@ -30,22 +30,6 @@ HOUR = 3600.0
 
 ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
 
-
-@dataclass(slots=True, frozen=True)
-class Window:
-    """A window of OpenAI's Responses: an answer that may take so long costs less.
-
-    name: the provider's word.
-    seconds: its length.
-    price: a part of the list price.
-    """
-
-    name: str
-    seconds: float
-    price: float
-
-
-WINDOWS = (Window("8h", 8 * HOUR, 0.6), Window("2h", 2 * HOUR, 0.7))
 
 METADATA = "manystream_batch"
 """The name of the key in a batch's metadata."""

@@ -1097,6 +1097,25 @@ async def test_an_attached_call_has_no_cost_of_its_own() -> None:
     assert completion.cost_unknown == "another call has created the answer"
 
 
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("window", "cost"), [("2h", 0.7), ("8h", 0.6), (None, 1.0), ("3h", None)])
+async def test_an_answer_in_a_window_costs_its_part(
+    stream: bool, window: str | None, cost: float | None, autojump_clock: MockClock
+) -> None:
+    traffic = ms.Traffic(price=lambda provider, model, usage: 1.0, budgets=[ms.Budget(usd=10)])
+    whole = json.loads(responses_frames()[-1].partition("data: ")[2])["response"]
+    plans: list[int | bytes] = (
+        [1700] if stream else [answer(json.dumps(PENDING["responses"])), answer(json.dumps(whole))]
+    )
+    async with keeping("responses", *plans, traffic=traffic) as (_, engine):
+        request = durable(durable=ms.Durable(window), max_output_tokens=50)
+        completion = await (engine.start_stream(request) if stream else engine.start_request(request)).wait()
+        assert completion.success
+        assert completion.cost == (cost and pytest.approx(cost))
+        assert ("no price is known for the window" in completion.cost_unknown) is (cost is None)
+        assert engine.statistics().traffic.budgets[0].spent.usd == pytest.approx(1.0 if cost is None else cost)
+
+
 async def test_a_slot_is_held_while_the_answer_is_read_on(autojump_clock: MockClock) -> None:
     rates = {"p": ms.RateLimit(concurrent=1)}
     async with keeping("responses", 1700, 0, 0, traffic=ms.Traffic(rates=rates)) as (keeper, engine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -98,6 +98,30 @@ def test_an_attempt_may_use_what_the_budgets_limit() -> None:
     assert by_dollars.amounts == Amounts(pytest.approx(50 + most * 0.01), float(most), 50.0, 1.0)
     without = need_of(live(runtime, price=price), request)
     assert without == Need(CHAT, "m", "t", Amounts(calls=1.0), usual)
+
+
+RESPONSES = ms.OpenAIResponses("k", "http://127.0.0.1:1", name="one")
+WINDOWS: list[tuple[Mapping[str, object], float | None]] = [
+    ({}, 1.0), ({"durable": True}, 1.0), ({"durable": ms.Durable("2h")}, 0.7), ({"durable": ms.Durable("8h")}, 0.6),
+    ({"durable": ms.Durable("soonest")}, 1.0), ({"durable": ms.Durable("5h")}, None),
+    ({"durable": True, "extra_body": {"background_options": {"completion_window": "8h"}}}, 0.6),
+    ({"durable": True, "extra_body": {"background_options": {"completion_window": [1]}}}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "part"), WINDOWS)
+def test_a_window_of_time_has_a_part_of_the_price(options: Mapping[str, Any], part: float | None) -> None:
+    budgets = live(UnitRuntime(), ms.Budget(usd=1), price=price)
+    preparer = Preparer(addressed([RESPONSES]), {}, Limits(), lambda: "id", lambda: 0.0)
+    request = ask(max_output_tokens=50, **options)
+    needed = budgets.need(request, *preparer.prepare(request, stream=False))
+    plain = 50 + needed.amounts.input_tokens * 0.01
+    assert needed.amounts.usd == pytest.approx(plain * (1.0 if part is None else part))
+    cost = budgets.cost(needed, ms.Usage(input_tokens=100, output_tokens=7))
+    if part is None:
+        assert cost == "no price is known for the window in which m completes the answer"
+    else:
+        assert cost == pytest.approx(8.0 * part)
 
 
 def test_a_prompt_that_may_be_cached_may_cost_what_writing_costs() -> None:

@@ -546,6 +546,7 @@ class Need:
     input_tokens: the input tokens as estimated.
     unseen_output: the output tokens that an attempt counts that the caller gave up before any of its answer came: the
         server may make the whole answer. 0 for a stream of the program, which the server ends with its connection.
+    part: the price, as a part of the list price; None if the window of its answer has no known price.
     """
 
     provider: Provider
@@ -554,6 +555,7 @@ class Need:
     amounts: Amounts
     input_tokens: int
     unseen_output: int = 0
+    part: float | None = 1.0
 
 
 class Budgets(Pump):
@@ -631,10 +633,11 @@ class Budgets(Pump):
         if "usd" in limited:
             asked = {name: extra[name] for name in DEARER if name in extra}
             dollars = self._most_dollars(provider, model, most_input, most_output, asked, prepared.body)
+        part = _part_of(request, prepared, extra)
         self._budgets.ask(tenant, NOTHING, self.runtime.loop.clock())  # the functions, at a tenant's first call
-        amounts = Amounts(dollars, float(most_input), float(most_output), 1.0)
+        amounts = Amounts(dollars * (1.0 if part is None else part), float(most_input), float(most_output), 1.0)
         unseen = 0 if prepared.stream and forwarded is None else most_output
-        return Need(provider, model, tenant, amounts, math.ceil(likely_input), unseen)
+        return Need(provider, model, tenant, amounts, math.ceil(likely_input), unseen, part)
 
     def _most_dollars(
         self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes
@@ -662,6 +665,8 @@ class Budgets(Pump):
             return NO_PRICE_FUNCTION
         if usage is None:
             return 0.0
+        if need.part is None:
+            return f"no price is known for the window in which {need.model} completes the answer"
         try:
             dollars = ask_price(self.price, need.provider, need.model, usage)
         except InvalidRequestError as error:
@@ -670,7 +675,7 @@ class Budgets(Pump):
                 logger.warning("an answer has no price: %s", error)
             return str(error)
         if dollars is not None:
-            return dollars
+            return dollars * need.part
         label = f"{need.provider.name}/{need.model}"
         why = why_unknown(self.price, need.provider, need.model, usage)
         return why or f"the price function knows no price of {label}"
@@ -770,6 +775,19 @@ def _parsed(body: bytes) -> JSONObject:
         return loads_object(body)
     except MalformedJSONError:
         return {}
+
+
+def _part_of(request: Request, prepared: Prepared, extra: Mapping[str, JSON]) -> float | None:
+    """Return the price of an answer as a part of the list price; None if that of its window is not known.
+
+    extra: the members of the body that the program gave.
+    """
+    durable, options = request.durable_option, extra.get("background_options")
+    window = options.get("completion_window") if isinstance(options, dict) else durable and durable.window
+    if window is None:
+        return 1.0
+    stored = prepared.shared.dialect.stored
+    return stored.windows.get(window) if stored is not None and isinstance(window, str) else None
 
 
 def _check_price(body: JSONObject, model: str, media: Media) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...catalog.dialect import Dialect, StoredAnswers
 from ...wire.own_errors import responses_error
+from ..windows import WINDOW_PRICES
 from .request import PATH, encode_request
 from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream
@@ -25,6 +26,7 @@ DIALECT = Dialect(
         place="output_index",
         item="item_id",
         padding="obfuscation",
+        windows=WINDOW_PRICES,
     ),
     served=(
         ("POST", r"(?:/v1)?/responses"),
