@@ -70,6 +70,9 @@ CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, made REAL, used REAL, 
 CREATE INDEX IF NOT EXISTS by_use ON answers (used, size);
 """
 
+OWN_NAMES = frozenset({"answers", "by_use", "sqlite_autoindex_answers_1"})
+"""The tables and indices of a cache."""
+
 MAKE_ROOM = """
 DELETE FROM answers WHERE rowid IN (
     SELECT rowid FROM (SELECT rowid, size, total(size) OVER (ORDER BY used, rowid) AS freed FROM answers)
@@ -248,21 +251,30 @@ class AnswerCache:
     def _connect(self) -> sqlite3.Connection:
         try:
             private_file.create_missing(self.path)
+            if private_file.look_at_database(self.path, _is_foreign):
+                raise CacheError(f"{self.path} is no cache of answers: another program has made it; name another file")
             connection = sqlite3.connect(
                 self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=8
             )
         except OSError as error:
             raise CacheError(f"cannot open {self.path}: {error.strerror}; name another file or folder") from None
         except sqlite3.Error as error:
-            raise CacheError(f"cannot open {self.path}: {error}; name another file or folder") from None
+            raise CacheError(f"{self.path} is no cache of answers: {error}; name another file, or delete it") from None
         try:
+            connection.executescript(SCHEMA)  # before there is a log: so the file itself shows that it is a cache
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            connection.executescript(SCHEMA)
         except sqlite3.Error as error:
             connection.close()
             raise CacheError(f"{self.path} is no cache of answers: {error}; name another file, or delete it") from None
         return connection
+
+
+def _is_foreign(connection: sqlite3.Connection, has_log: bool) -> bool:
+    """Return whether another program has made a database. One without tables and log may become a cache."""
+    marks = [connection.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version")]
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    return marks != [(0,), (0,)] or (not names <= OWN_NAMES if names else has_log)
 
 
 class _Copy:

@@ -358,22 +358,18 @@ class ConversationStore:
         return connection
 
     def _check_untouched(self) -> None:
-        """Raise `StoreError` for a database of another program, and change nothing: neither it nor its log.
+        """Raise `StoreError` for a database of another program, and change nothing. A file without tables may become a
+        store, unless there is a log."""
 
-        SQLite reads the file alone: without its log, and without a lock or a repair. A file without tables may become
-        a store, unless there is a log, which may have the tables of another program.
-        """
-        if not self.path.is_file():
-            raise StoreError(f"{self.path}: unable to open database file: it is not a regular file")
-        log = Path(f"{os.path.realpath(self.path)}-wal")
-        uri = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None)
+        def is_foreign(connection: sqlite3.Connection, has_log: bool) -> bool:
+            has_tables = has_log or not _is_empty(connection)
+            return has_tables and _number(connection, "application_id") != APPLICATION_ID
+
         try:
-            has_tables = not _is_empty(connection) or (log.exists() and log.stat().st_size > 0)
-            if has_tables and _number(connection, "application_id") != APPLICATION_ID:
+            if private_file.look_at_database(self.path, is_foreign):
                 raise self._foreign()
-        finally:
-            connection.close()
+        except OSError as error:
+            raise StoreError(f"{self.path}: unable to open database file: {error.strerror}") from None
 
     def _foreign(self) -> StoreError:
         return StoreError(f"{self.path} is a database of another program; give the store a file of its own")

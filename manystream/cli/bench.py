@@ -23,6 +23,7 @@ from ..bench.runs import Run, Server, WorkerError, calibrate, leave_core, run_pl
 from ..bench.search import Search
 from ..bench.validity import Calibration
 from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, read_length, read_prompts
+from ..engine.observe import private_file
 from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import DEFAULT_PROFILES
 from ..providers.errors import InvalidRequestError
@@ -379,10 +380,10 @@ class _Bench:
         given, json = self._given, dumps_printable(page).decode()
         try:
             if given.save is not None:
-                with open(given.save, "x", encoding="utf-8") as file:
+                with open(private_file.open_new(given.save, "choose another name"), "w", encoding="utf-8") as file:
                     file.write(json + "\n")
             if given.html is not None:
-                with open(given.html, "x", encoding="utf-8") as file:
+                with open(private_file.open_new(given.html, "choose another name"), "w", encoding="utf-8") as file:
                     file.write(page_of(page, run_rows))
         except OSError as error:
             raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None

@@ -9,7 +9,6 @@ the same as a list with one text.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from ..engine.call.completion import Completion
+from ..engine.observe import private_file
 from ..engine.request.noting import NoteLogger, Notes
 from ..providers.errors import ManystreamError
 from ..providers.json.json_values import (
@@ -311,7 +311,7 @@ class TraceFile:
     def write(self, call: TracedCall) -> None:
         """Append a call. Raises `OSError`, and what writing JSON raises."""
         line = dumps_printable(call.to_json(self._slot)) + b"\n"
-        with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as file:
+        with open(private_file.open_own(self.path, b'{"slot":'), "ab") as file:
             file.write(line)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manystream.engine.observe.private_file import create_missing, open_new, open_replacement
+from manystream.engine.observe.private_file import create_missing, open_new, open_own, open_replacement
 
 
 def mode(path: Path) -> int:
@@ -58,3 +58,35 @@ def test_a_missing_file_is_created_at_the_end_of_a_link(tmp_path: Path) -> None:
     there.write_text("kept")
     create_missing(link)
     assert there.read_text() == "kept"
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "hard link", "other text", "folder"])
+def test_a_file_that_is_not_ours_is_not_appended_to(tmp_path: Path, kind: str) -> None:
+    """Also a pipe is not waited for."""
+    there, path = tmp_path / "there", tmp_path / "a.jsonl"
+    there.write_text('{"slot":"x"}\n')
+    there.chmod(0o644)
+    if kind == "link":
+        path.symlink_to(there)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "hard link":
+        path.hardlink_to(there)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.write_text("not ours\n")
+    with pytest.raises(OSError, match=r"a\.jsonl"):
+        open_own(path, b'{"slot":')
+    assert (there.read_text(), mode(there)) == ('{"slot":"x"}\n', 0o644)
+    assert kind != "other text" or path.read_text() == "not ours\n"
+
+
+def test_a_file_of_ours_is_appended_to_and_becomes_private(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    for number in range(3):
+        with open(open_own(path, b'{"slot":'), "ab") as file:
+            file.write(b'{"slot":%d}\n' % number)
+        assert mode(path) == 0o600
+        path.chmod(0o644)
+    assert path.read_text() == '{"slot":0}\n{"slot":1}\n{"slot":2}\n'

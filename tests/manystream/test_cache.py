@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -285,6 +287,30 @@ class Late:
 kept = Late()
 """
     subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
+
+
+@pytest.mark.parametrize("how", ["tables", "a log", "an id", "tables like ours"])
+def test_no_byte_of_another_programs_database_is_changed(tmp_path: Path, how: str) -> None:
+    path = tmp_path / "other.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        if how == "a log":
+            connection.execute("PRAGMA journal_mode = WAL")
+        if how == "an id":
+            connection.execute("PRAGMA application_id = 7")
+        connection.execute("CREATE TABLE other (x)")
+        if how == "tables like ours":
+            connection.execute("CREATE TABLE answers (x)")
+        before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+        for _ in range(2):
+            with pytest.raises(CacheError, match="another program has made it"):
+                AnswerCache(path)
+        assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_pipe_is_no_cache(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(CacheError, match="it is not a regular file"):
+        AnswerCache(tmp_path / "pipe")
 
 
 def test_a_path_that_is_no_cache_is_a_clear_error(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ One file because all tests look at it from the same side: a client's requests go
 import gzip
 import json
 import math
+import os
 import re
 import socket
 import sys
@@ -1883,6 +1884,23 @@ async def test_calls_of_clients_without_a_slot_are_traced(tmp_path: Path) -> Non
     lines = [json.loads(line) for line in (tmp_path / "default.jsonl").read_text().splitlines()]
     assert [(line["continues"], line["shared_messages"]) for line in lines] == [(None, 0), (1, 1)]
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "text"])
+async def test_a_trace_is_written_to_no_other_file(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, other = tmp_path / "default.jsonl", tmp_path / "other"
+    other.write_text("kept")
+    async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path) as gateway:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "link":
+            path.symlink_to(other)
+        else:
+            path.write_text("kept")
+        for _ in range(2):
+            assert (await ask(gateway.port, posted(CHAT, HELLO))).status == 200
+    assert (other.read_text(), caplog.text.count("lacks calls")) == ("kept", 1)
+    assert kind == "pipe" or path.read_text() == "kept"
 
 
 async def test_a_full_disk_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
