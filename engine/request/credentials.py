@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...providers.catalog.provider import Provider
+from ...providers.catalog.provider import USE_BASE_URL, Provider, is_url
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, loads_object
 
@@ -86,7 +86,7 @@ def _unfit(key: str) -> str:
                 f"contains a character that is invalid in a key (code {ord(character)} at position {position});"
                 " a line break at the end of a key file is a common cause"
             )
-    return ""
+    return USE_BASE_URL if is_url(key) else ""
 
 
 def _stored_keys(environment: Mapping[str, str]) -> dict[str, str]:

@@ -130,7 +130,9 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.key is not None:
             key = os.environ.get(arguments.key)
             if not key:
-                raise CommandError(f"--key: the environment variable {arguments.key} is not set", status=2)
+                is_name = re.fullmatch("[A-Z_][A-Z0-9_]*", arguments.key)  # else it may be the key itself
+                named = arguments.key if is_name else "that was given"
+                raise CommandError(f"--key: the environment variable {named} is not set", status=2)
         traffic, providers = _traffic(arguments), _providers(arguments.provider, arguments.base_url, os.environ)
         allow_many_sockets()  # each client needs two
         return trio.run(_serve, arguments, providers, traffic, key)

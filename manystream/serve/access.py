@@ -27,7 +27,16 @@ def names_an_address(request: HTTPRequest) -> bool:
     """Return whether its host is localhost or an address: a page can let a name of its own mean this machine."""
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+    return not name or name.lower() == "localhost" or _is_address(name.strip("[]"))
+
+
+def is_host(text: str) -> bool:
+    """Return whether a text can be the host to listen on, and is no URL and has no port."""
+    return bool(text) and "/" not in text and (":" not in text or _is_address(text))
+
+
+def _is_address(text: str) -> bool:
     try:
-        return not name or name.lower() == "localhost" or bool(ip_address(name.strip("[]")))
+        return bool(ip_address(text))
     except ValueError:
         return False

@@ -29,10 +29,10 @@ from ..providers.model.options import Priority, PriorityName
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import RequestOptions, Tags
 from ..providers.model.request_rules import REQUEST
-from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, text, whole
+from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, whole
 from ..providers.wire.retry_hints import retry_after_ms
 from ..transport.timers import Timer
-from .access import names_an_address, why_refused
+from .access import is_host, names_an_address, why_refused
 from .dialects import (
     ALIVE,
     SLOT_NAME,
@@ -186,7 +186,7 @@ def _check_key(key: str, where: str) -> None:
 _ABOVE_0 = number(0, must="a number of seconds above 0", above=True, infinite=True)
 
 OPTIONS: dict[str, Rule] = {
-    "host": text("an address or a name"),
+    "host": Rule("an address or a name, without a port", (str,), is_host),
     "port": whole(0, 65535, must="a port from 0 to 65535"),
     "key": optional(Rule("text", (str,), inside=_check_key, secret=True)),
     "keep_alive": _ABOVE_0,

@@ -278,12 +278,37 @@ def _one_or_several(given: APIKey | Sequence[APIKey] | None) -> APIKey | tuple[A
     return given[0] if len(given) == 1 else tuple(given)
 
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|(?:localhost|\d{1,3}(?:\.\d{1,3}){3})(?:[:/]|\Z)")
+
+USE_BASE_URL = "looks like a URL: give it as base_url=…"
+
+
+def is_url(text: object) -> bool:
+    """Return whether a text is a URL, or the address of a server without its scheme: no key or name begins so."""
+    return isinstance(text, str) and _URL.match(text) is not None
+
+
+def _is_no_url(text: object) -> bool:
+    return text != "" and not is_url(text)
+
+
+def _check_name(name: str, where: str) -> None:
+    if not name:
+        raise InvalidRequestError(where, "must be text that is not empty, not ''")
+    if is_url(name):
+        raise InvalidRequestError(where, USE_BASE_URL)
+
+
 def _check_key(key: object, where: str) -> None:
-    """Raise `InvalidRequestError` for a function that returns no key, such as a generator function, and for a list that
-    is empty or holds something else than keys.
+    """Raise `InvalidRequestError` for a URL, a function that returns no key, such as a generator function, and a list
+    that is empty or holds something else than keys.
 
     where: the field's name.
     """
+    if isinstance(key, str):
+        if is_url(key):
+            raise InvalidRequestError(where, f"{USE_BASE_URL}")
+        return
     if isinstance(key, (list, tuple)):
         _check_keys(cast("Sequence[object]", key), where)
         return
@@ -320,18 +345,20 @@ def _check_signer(sign: object, where: str) -> None:
         )
 
 
+NAMED = Rule("text that is not empty", (str,), _is_no_url, inside=_check_name)
+
 MADE_OF: dict[str, Rule] = {
     "api_key": optional(
         Rule(
             "text, or a function that returns it",
             (str, FUNCTION, list, tuple),
-            free=(str,),
+            _is_no_url,
             inside=_check_key,
             secret=True,
         )
     ),
     "base_url": optional(text(secret=True)),
-    "name": optional(text("text that is not empty", empty=False)),
+    "name": optional(NAMED),
     "headers": optional(members(text(secret=True), "a dict of texts")),
     "profile": optional(instance(str, Profile, must="a profile's name or a Profile")),
     "idempotency_header": optional(text("a header's name")),
@@ -347,7 +374,7 @@ PROVIDER = Checker(
     {
         **MADE_OF,
         "base_url": text(secret=True),
-        "name": text("text that is not empty", empty=False),
+        "name": NAMED,
         "headers": members(text(secret=True), "a dict of texts"),
         "profile": instance(Profile),
     },

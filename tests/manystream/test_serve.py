@@ -979,6 +979,7 @@ async def test_another_address_than_loopback_needs_a_key(host: str) -> None:
 
 
 WRONG_OPTIONS: list[tuple[str, object]] = [
+    ("host", "http://127.0.0.1"), ("host", "127.0.0.1:80"), ("key", "http://secret"),
     ("host", None), ("host", b"::1"), ("port", None), ("port", -1), ("port", 65_536), ("port", "80"), ("port", True),
     ("key", ""), ("key", 3), ("key", "se cret"), ("key", "secret\r\n"), ("keep_alive", 0), ("keep_alive", None),
     ("keep_alive", math.nan), ("grace", -1), ("grace", "2"), ("trace", True), ("trace", ""),

@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,6 +128,13 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         " its dialect from the profile",
     ),
     (lambda: ms.Gemini([]), "api_key: must hold at least one key"),
+    *((partial(kind, key), "api_key: looks like a URL: give it as base_url=…")
+      for key in ("http://127.0.0.1:8000/v1", "HTTPS://h.example", "localhost:8000", "127.0.0.1/v1", "localhost")
+      for kind in (ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions, ms.Completions,
+                   ms.VLLMGenerate, ms.SGLangGenerate)),
+    (lambda: ms.Gemini("http://h.example", "sk-key"), "api_key: looks like a URL: give it as base_url=…"),
+    (lambda: ms.Gemini(["a", "https://h.example"]), "api_key[1]: looks like a URL: give it as base_url=…"),
+    (lambda: ms.Gemini("k", name="https://h.example/v1"), "name: looks like a URL: give it as base_url=…"),
     (lambda: ms.Gemini(["a", ""]), "api_key[1]: must not be empty"),
     (lambda: ms.Gemini(["a", "b", "a"]), "api_key[2]: is given twice: each key has limits of its own"),
     (lambda: ms.Gemini([1]), "api_key[0]: must be text, or a function that returns it, not int"),  # type: ignore[list-item]
