@@ -374,11 +374,12 @@ def dumps_text(value: Any) -> str:
 
 
 def dumps_printable(value: Any) -> bytes:
-    """Write JSON as `dumps` does, with escapes for the control characters that JSON allows in text: DEL and C1.
+    """Write JSON as `dumps` does, with escapes for the control characters that JSON allows in text: DEL, C1, and those of
+    bidirectional text.
 
     So a line of it can be printed, whoever wrote its texts.
     """
-    return _CONTROLS.sub(lambda match: b"\\u00%02x" % match[0][-1], dumps(value))
+    return _CONTROLS.sub(lambda match: b"\\u%04x" % ord(match[0].decode()), dumps(value))
 
 
 def arguments_text(value: JSON, *, spaced: bool = False) -> str:
@@ -445,7 +446,10 @@ def _without_numbers(_: object) -> None:
 _compact_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _spaced_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _EXACT = NumberWriter(_leaf)
-_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+_CONTROLS = re.compile(
+    rb"\x7f|\xc2[\x80-\x9f]"
+    rb"|\xd8\x9c|\xe2(?:\x80[\x8e\x8f\xaa-\xae]|\x81[\xa6-\xa9])"  # what has the property Bidi_Control
+)
 
 _FINITE = json.JSONEncoder(allow_nan=False, default=_without_numbers)
 _ESCAPED = NumberWriter(_escaped_leaf)

@@ -32,12 +32,15 @@ CODES = {
 
 CURRENCY_SIGNS = {"USD": "$"}
 
-UNSAFE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]|\r(?!\n)")
+BIDIRECTIONAL = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+"""The characters with the property Bidi_Control: they can show a text in another order than it has."""
+
+UNSAFE = re.compile(rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff{BIDIRECTIONAL}]|\r(?!\n)")
 """The characters that are replaced in foreign text.
 
-They are control characters, which could control the terminal, and surrogates, which cannot be written. The name of a
-file holds a surrogate for each byte that is not valid text. A carriage return before a line feed is a part of a line
-end; alone, it would overwrite the line.
+They are control characters, which could control the terminal, those of bidirectional text, which could hide what a
+line says, and surrogates, which cannot be written. The name of a file holds a surrogate for each byte that is not valid
+text. A carriage return before a line feed is a part of a line end; alone, it would overwrite the line.
 """
 
 
@@ -47,7 +50,8 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def harmless(text: str) -> str:
-    """Return text with U+FFFD for each control character (except line ends and tabs) and each lone surrogate."""
+    """Return text with U+FFFD for each control character (except line ends and tabs), those of bidirectional text, and
+    each lone surrogate."""
     return UNSAFE.sub("\ufffd", text)
 
 

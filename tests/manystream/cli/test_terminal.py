@@ -1,6 +1,7 @@
 """Output for a terminal: styles, replaced control characters, amounts, time spans and tables."""
 
 import io
+import json
 import sys
 from decimal import Decimal
 
@@ -20,6 +21,7 @@ from manystream.cli.output.terminal import (
     money,
     print_table,
 )
+from manystream.providers.json.json_values import dumps_printable
 from tests.support.commands import Terminal
 
 
@@ -38,8 +40,15 @@ def test_a_style_is_its_ansi_code_alone(style: str, code: int, monkeypatch: pyte
     assert Paint(Terminal())("x", style) == f"\x1b[{code}mx\x1b[0m"
 
 
+@pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x61C, 0x200E, 0x200F])
+def test_bidirectional_controls_are_replaced(code: int) -> None:
+    assert harmless(f"a{chr(code)}b") == "a\ufffdb"
+    printed = dumps_printable({"a": chr(code)})
+    assert (printed.decode(), json.loads(printed)) == (f'{{"a":"\\u{code:04x}"}}', {"a": chr(code)})
+
+
 def test_ordinary_text_is_unchanged() -> None:
-    text = "naïve 東京 👩\u200d🚀\tone\ntwo"
+    text = "naïve 東京 👩\u200d🚀\tone\ntwo, “quoted” — שלום مرحبا"
     assert harmless(text) == text
 
 
