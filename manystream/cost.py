@@ -32,6 +32,7 @@ from .providers.anthropic.usage import charged_iterations, read_usage
 from .providers.catalog.provider import Provider
 from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, first_integer, integer, mapping, objects, string
+from .providers.limits.server_tools import CODE, FILES, PICTURES, POSTS, SOURCES, TOOLS, WEB, charged_usage
 from .providers.model.response import Response
 from .providers.model.rules import Rule, check_arguments, instance, optional, text
 from .providers.model.tokens import Usage
@@ -128,8 +129,7 @@ def price_response(
     answered = response.model or (model if model is not None else "")
     if model and table is not None and table.find(_name(provider), answered) is None:
         answered = model if table.find(_name(provider), model) is not None else answered
-    tier = string(response.provider_data, "service_tier")
-    return price_usage(response.usage, answered, provider, service_tier=tier, at=at, table=table)
+    return price_usage(charged_usage(response), answered, provider, at=at, table=table)
 
 
 def price(provider: Provider | str, model: str, usage: Usage, *, table: Table | None = None) -> float | None:
@@ -189,7 +189,7 @@ def price_usage(
     when = at if at is not None else datetime.now(UTC)
     costs: list[Cost] = []
     for name, counts in _parts(usage, model):
-        found = _price(counts, name, provider, context, when, table)
+        found = _price(counts, name, provider, context, when, table, mapping(raw, TOOLS))
         if isinstance(found, Unpriced):
             return found
         costs.append(found)
@@ -232,7 +232,17 @@ DETAILS: dict[tuple[str, ...], str] = {
     ("cache_creation", "ephemeral_1h_input_tokens"): "cache_write_1h_tokens",
     ("input_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"): "cache_write_1h_tokens",
     ("prompt_tokens_details", "cache_write_tokens_details", "ttl_12h_tokens"): "cache_write_1h_tokens",
-    ("server_tool_use", "web_search_requests"): "web_searches",
+    ("prompt_tokens_details", "cache_creation", "ephemeral_5m_input_tokens"): "cache_write_5m_tokens",
+    ("server_tool_use", "web_search_requests"): WEB,
+    ("server_tool_use", "code_execution_requests"): CODE,
+    ("server_side_tool_usage_details", "web_search_calls"): WEB,
+    ("server_side_tool_usage_details", "x_search_calls"): POSTS,
+    ("server_side_tool_usage_details", "code_interpreter_calls"): CODE,
+    ("server_side_tool_usage_details", "file_search_calls"): FILES,
+    ("server_side_tool_usage_details", "document_search_calls"): FILES,
+    ("num_search_queries",): WEB,
+    ("plugins", "search", "count"): WEB,
+    **{(TOOLS, use): use for use in (WEB, FILES, POSTS, CODE)},
     ("prompt_tokens_details", "audio_tokens"): "input_audio_tokens",
     ("completion_tokens_details", "audio_tokens"): "output_audio_tokens",
     ("input_tokens_details", "audio_tokens"): "input_audio_tokens",
@@ -242,8 +252,9 @@ DETAILS: dict[tuple[str, ...], str] = {
 }
 """Counts with a separate price that only the raw usage report has: the path to a member → its name in genai-prices.
 
-They are Anthropic's two cache lifetimes and its searches, OpenAI's longer cache lifetime, and OpenAI's audio and
-images. Both longer lifetimes have one name, because genai-prices has one.
+They are cache lifetimes, uses of the provider's own tools (as Anthropic, xAI, Perplexity and DashScope report them, and
+as `charged_usage` counts them in an answer), and OpenAI's audio and images. Both longer lifetimes have one name,
+because genai-prices has one.
 """
 
 MODALITY_DETAILS = {
@@ -277,7 +288,10 @@ SEPARATE_PRICES: dict[str, str] = {
     "output_image": "image output",
     "output_video": "video output",
     "cache_write_1h": "cache writes with the longer lifetime",
-    "web_searches": "searches",
+    WEB: "searches",
+    FILES: "searches of files",
+    POSTS: "searches of posts",
+    CODE: "runs of code",
 }
 """Counts that must have a price of their own → what they are. The price of text would be a guess."""
 
@@ -287,9 +301,9 @@ ONE_INPUT_PRICE = frozenset({"google"})
 FEES: dict[tuple[str, ...], str] = {
     ("num_sources_used",): "sources of a live search",
     ("num_server_side_tools_used",): "tools that ran at the provider",
+    ("server_side_tool_usage_details", "image_generation_calls"): "generated pictures",
     ("server_tool_use_details", "web_search_requests"): "searches of the gateway",
     ("citation_tokens",): "citations",
-    ("num_search_queries",): "search queries",
 }
 """Counts of items that are charged, and whose price is not known: the path to a member → what they are."""
 
@@ -305,10 +319,14 @@ def _why_unpriced(usage: Usage, model: str) -> str | None:
         return f"no price is known for inference_geo {_residency(raw)!r}"
     if raw.get("is_byok") is True:
         return "the gateway used a key of your own, so the provider of that key sends the bill"
-    fee = next((what for path, what in FEES.items() if _count(raw, path) > 0), None)
+    fees = {path: what for path, what in FEES.items() if _count(raw, path) > 0}
+    if "server_side_tool_usage_details" in raw:
+        fees.pop(("num_server_side_tools_used",), None)  # which they are
+    known = (*SEPARATE_PRICES, PICTURES, SOURCES)
+    fee = next(iter([*fees.values(), *(use for use in mapping(raw, TOOLS) if use not in known)]), None)
     if fee is not None:
         return f"the answer reports {fee}, whose price is not known"
-    if any(integer(tool, "count") for tool in objects(raw, "grounding_tool_count")):
+    if TOOLS not in raw and any(integer(tool, "count") for tool in objects(raw, "grounding_tool_count")):
         return "the answer reports searches, whose price is not known"
     for member in MODALITY_DETAILS:
         for detail in objects(raw, member):
@@ -340,7 +358,7 @@ def _parts(usage: Usage, model: str) -> Iterator[tuple[str, dict[str, int]]]:
         yield model, _counts(usage, usage.input_tokens or 0, usage.output_tokens or 0)
     for place, entry in enumerate(entries, 1):
         if place == len(entries):
-            entry = {**entry, "server_tool_use": raw.get("server_tool_use")}
+            entry = {**entry, "server_tool_use": raw.get("server_tool_use"), TOOLS: raw.get(TOOLS)}
         part = read_usage(entry)
         yield string(entry, "model") or model, _counts(part, part.input_tokens or 0, part.output_tokens or 0)
 
@@ -353,10 +371,9 @@ def _counts(usage: Usage, input_tokens: int, output_tokens: int) -> dict[str, in
     """
     raw = usage.raw or {}
     thinking = usage.thinking_tokens or 0
-    # Gemini counts the results of its own tools apart from the prompt, and bills them as input.
     tool_results = first_integer(raw, ("toolUsePromptTokenCount", "total_tool_use_tokens")) or 0
     counts = {
-        "input_tokens": input_tokens + tool_results,
+        "input_tokens": input_tokens,
         "cache_read_tokens": usage.cached_tokens or 0,
         "cache_write_tokens": usage.cache_write_tokens or 0,
         "input_tool_tokens": tool_results,
@@ -418,8 +435,9 @@ def _price(
     context: Mapping[str, str],
     when: datetime,
     table: PriceTable | None,
+    tools: JSONObject,
 ) -> Cost | Unpriced:
-    """Return the cost of the tokens of one model."""
+    """Return the cost of the tokens of one model. tools: what the answer used besides."""
     from genai_prices import calc_price, types
 
     billing = provider if isinstance(provider, str) else provider.prices_as
@@ -447,7 +465,7 @@ def _price(
     if not _has_prices_for(calculation, context, when):
         conditions = ", ".join(f"{name} {value!r}" for name, value in context.items())
         return Unpriced(f"{where} has no price of {model!r} for {conditions}")
-    lacking = _without_own_price(calculation, counts)
+    lacking = _without_own_price(calculation, counts, tools)
     if lacking is not None:
         return Unpriced(f"{where} has no price of {model!r} for {lacking}")
     return _cost(calculation, counts)
@@ -468,13 +486,18 @@ def _has_prices_for(calculation: PriceCalculation, context: Mapping[str, str], w
     return all(any(prices_when == {name: value} for prices_when in active) for name, value in context.items())
 
 
-def _without_own_price(calculation: PriceCalculation, counts: Mapping[str, int]) -> str | None:
+def _without_own_price(calculation: PriceCalculation, counts: Mapping[str, int], tools: JSONObject) -> str | None:
     """Return what was used that needs a price of its own and has none; None if there is nothing."""
     for name, what in SEPARATE_PRICES.items():
         one_price = name.endswith("_audio") and calculation.provider.id in ONE_INPUT_PRICE
-        unit, price = (name, f"{name}_kcount") if name == "web_searches" else (f"{name}_tokens", f"{name}_mtok")
+        is_use = name in (WEB, FILES, POSTS, CODE)
+        unit, price = (name, f"{name}_kcount") if is_use else (f"{name}_tokens", f"{name}_mtok")
         if counts.get(unit) and not one_price and getattr(calculation.model_price, price, None) is None:
             return what
+    if tools.get(PICTURES) and not counts.get("output_image_tokens"):
+        return "pictures whose tokens the answer does not report"
+    if tools.get(SOURCES) and not counts.get(WEB) and calculation.model_price.requests_kcount is None:
+        return "searches whose number the answer does not report"
     return None
 
 

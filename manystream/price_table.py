@@ -32,6 +32,9 @@ PRICES: Final[dict[str, str]] = {
     "output_audio": "output_audio_mtok",
     "output_image": "output_image_mtok",
     "search": "web_searches_kcount",
+    "file_search": "storage_searches_kcount",
+    "social_search": "social_searches_kcount",
+    "code_execution": "code_executions_kcount",
 }
 """Name of a price in a table → its name in genai-prices."""
 
@@ -72,7 +75,8 @@ class PriceTable:
     The prices are US dollars per million tokens: `input` and `output`, which are required; `cached` and `cache_write`,
     without which such input costs as much as other input; `cache_write_long`, for writes with the longer lifetime (an
     hour at Anthropic, twelve hours at OpenAI); `input_audio`; `cached_audio`, without which such input costs as
-    much as other sound; `output_audio` and `output_image`. The price `search` is US dollars per thousand searches.
+    much as other sound; `output_audio` and `output_image`. The prices `search`, `file_search`, `social_search` and
+    `code_execution` are US dollars per thousand uses of the provider's own tools.
 
     `above` has the prices of requests with more input tokens than its keys say, `when` those of requests with a
     `service_tier` or a `speed`. Both leave out prices that stay the same.

@@ -10,6 +10,7 @@ from ..engine.call.completion import Completion
 from ..engine.calls import CallStarter
 from ..engine.traffic.budgets.price import ask_price
 from ..providers.catalog.provider import Provider
+from ..providers.limits.server_tools import charged_usage
 from ..providers.model.request import Request
 from ..providers.model.response import Response
 
@@ -51,5 +52,5 @@ def dollars(starter: CallStarter, provider: Provider, model: str, completion: Co
     traffic, response = starter.traffic, completion.response
     if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
         return None
-    found = ask_price(traffic.budgets.price, provider, model, response.usage)
+    found = ask_price(traffic.budgets.price, provider, model, charged_usage(response))
     return found if found is None or has_batch_price(response) else found * part

@@ -9,7 +9,8 @@ from ..model.tokens import Usage
 def read_usage(metadata: JSONObject) -> Usage:
     """Return the token counts as `Usage`. A missing count is None: protobuf omits zeros and unknown values alike.
 
-    Only a missing count of visible output beside thoughts is known to be 0.
+    Only a missing count of visible output beside thoughts is known to be 0. The results of Google's own tools, which
+    the prompt's count does not include, are input: they are billed as such.
     """
     prompt = integer(metadata, "promptTokenCount")
     candidates = integer(metadata, "candidatesTokenCount")
@@ -25,7 +26,7 @@ def read_usage(metadata: JSONObject) -> Usage:
     if total is None and prompt is not None and output is not None:
         total = prompt + output + (thoughts or 0) + tool_results
     return Usage(
-        input_tokens=prompt,
+        input_tokens=(prompt or 0) + tool_results if tool_results else prompt,
         output_tokens=output,
         thinking_tokens=thoughts,
         cached_tokens=integer(metadata, "cachedContentTokenCount"),

@@ -9,13 +9,16 @@ from ..model.tokens import Usage
 def read_usage(raw: JSONObject) -> Usage:
     """Return the token counts as `Usage`. A missing count is None.
 
-    `total_output_tokens` exclude thoughts. The results of built-in tools (`total_tool_use_tokens`) are a part of the
-    total, and of no other count.
+    `total_output_tokens` exclude thoughts. The results of built-in tools (`total_tool_use_tokens`), which
+    `total_input_tokens` exclude, are input: they are billed as such.
     """
     given, output = integer(raw, "total_input_tokens"), integer(raw, "total_output_tokens")
     thoughts, total = integer(raw, "total_thought_tokens"), integer(raw, "total_tokens")
+    tool_results = integer(raw, "total_tool_use_tokens")
+    if tool_results:
+        given = (given or 0) + tool_results
     if total is None and given is not None and output is not None:
-        total = given + output + (thoughts or 0) + (integer(raw, "total_tool_use_tokens") or 0)
+        total = given + output + (thoughts or 0)
     return Usage(
         input_tokens=given,
         output_tokens=output,

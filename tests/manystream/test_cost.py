@@ -1,5 +1,7 @@
 """The cost of an answer: its parts, no token counted twice, and no guess without a price.
 
+One file because every test prices reports by the one price list that is written here.
+
 Most expected amounts are computed by hand from prices in the test. The last test compares our reading of a provider's
 usage report with the reading of genai-prices; the two must agree, whatever the prices are.
 """
@@ -41,7 +43,9 @@ from manystream.cost import (
     price_response,
     price_usage,
 )
+from manystream.engine.traffic.budgets.budgets import spent_by
 from manystream.providers.anthropic.usage import read_usage as anthropic_usage
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.usage import read_usage as gemini_usage
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.usage import read_usage as chat_usage
@@ -54,6 +58,11 @@ DIALECT_USAGE: dict[str, Callable[[JSONObject], ms.Usage]] = {
     "gemini": gemini_usage,
 }  # fmt: skip
 """Dialect → the function that reads its usage report."""
+
+PROVIDERS: dict[str, ms.Provider] = {
+    "anthropic": ms.Anthropic("k"), "openai-chat": ms.OpenAIChat("k"), "openai-responses": ms.OpenAIResponses("k"),
+    "gemini": ms.Gemini("k"), "gemini-interactions": ms.GeminiInteractions("k"),
+}  # fmt: skip
 
 
 def priced(result: Cost | Unpriced) -> Cost:
@@ -424,6 +433,169 @@ def test_a_fallback_credit_changes_the_price_of_cache_writes(mill: ms.Provider, 
     assert "fallback credit" in reason(price_usage(anthropic_usage(whole), "rye", mill))
     without: JSONObject = {"input_tokens": 10, "output_tokens": 1, "fallback_credit": {"status": {"type": "redeemed"}}}
     priced(price_usage(anthropic_usage(without), "rye", mill))
+
+
+# --- the provider's own tools, and pictures ---
+
+COUNTS = {"input_tokens": 10, "output_tokens": 10, "total_tokens": 20}
+CHAT_COUNTS = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+GEMINI_COUNTS = {"promptTokenCount": 10, "candidatesTokenCount": 10, "totalTokenCount": 20}
+SAID: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+SEARCH: JSONObject = {"type": "web_search_call", "id": "w", "action": {"type": "search", "query": "q"}}
+PICTURE = {"inlineData": {"mimeType": "image/png", "data": ""}}
+
+
+def responses(*output: JSONObject, **members: JSON) -> tuple[str, JSONObject]:
+    body: JSONObject = {
+        "id": "r",
+        "status": "completed",
+        "model": "rye",
+        "output": [*output, SAID],
+        "usage": {**COUNTS},
+    }
+    return "openai-responses", body | members
+
+
+def claude(*content: JSONObject, **usage: JSON) -> tuple[str, JSONObject]:
+    body: JSONObject = {"id": "m", "type": "message", "model": "rye", "stop_reason": "end_turn"}
+    return "anthropic", body | {"content": [*content, {"type": "text", "text": "a"}], "usage": {**COUNTS, **usage}}
+
+
+def tool(name: str, **members: JSON) -> JSONObject:
+    return {"type": "server_tool_use", "id": "s", "name": name, "input": {}, **members}
+
+
+def gemini(*parts: JSONObject, model: str = "rye", **members: JSON) -> tuple[str, JSONObject]:
+    content: JSONObject = {"role": "model", "parts": [{"text": "a"}, *parts]}
+    candidate: JSONObject = {"content": content, "finishReason": "STOP", **members}
+    return "gemini", {"modelVersion": model, "candidates": [candidate], "usageMetadata": {**GEMINI_COUNTS}}
+
+
+def interaction(*steps: JSONObject, **usage: JSON) -> tuple[str, JSONObject]:
+    said: JSONObject = {"type": "model_output", "content": [{"type": "text", "text": "a"}]}
+    counts: JSONObject = {"total_input_tokens": 10, "total_output_tokens": 10, "total_tokens": 20, **usage}
+    body: JSONObject = {"id": "v", "object": "interaction", "model": "rye", "status": "completed"}
+    return "gemini-interactions", body | {"steps": [*steps, said], "usage": counts}
+
+
+def chat(message: JSONObject | None = None, usage: JSONObject | None = None, **members: JSON) -> tuple[str, JSONObject]:
+    choice: JSONObject = {"index": 0, "message": {"content": "a", **(message or {})}, "finish_reason": "stop"}
+    body: JSONObject = {"id": "c", "model": "rye", "choices": [choice], "usage": {**CHAT_COUNTS, **(usage or {})}}
+    return "openai-chat", body | members
+
+
+USES: dict[str, tuple[tuple[str, JSONObject], int | str]] = {
+    "no tool": (responses(), 0),
+    "searches": (responses(SEARCH, SEARCH, SEARCH), 3),
+    "a page that a search has found": (responses(SEARCH, {**SEARCH, "action": {"type": "open_page", "url": "u"}}), 1),
+    "searches that the answer counts": (responses(SEARCH, tool_usage={"web_search": {"num_requests": 4}}), 4),
+    "searches of files": (responses({"type": "file_search_call", "id": "f", "queries": ["q"]}), "searches of files"),
+    "code": (responses({"type": "code_interpreter_call", "id": "c", "code": "1"}), "runs of code"),
+    "a hosted shell": (
+        responses({"type": "shell_call", "id": "s", "action": {}}, {"type": "shell_call_output", "id": "o"}),
+        "runs of code",
+    ),
+    "a picture": (responses({"type": "image_generation_call", "id": "i", "result": ""}), "generated pictures"),
+    "a new tool": (responses({"type": "smell_call", "id": "i"}), "smell_call"),
+    "tools that are not billed": (
+        responses({"type": "mcp_call", "id": "m"}, {"type": "tool_search_call", "id": "t"}), 0,
+    ),
+    "searches of xAI": (
+        responses(SEARCH, SEARCH, usage={**COUNTS, "num_server_side_tools_used": 2, "num_sources_used": 0,
+            "server_side_tool_usage_details": {"web_search_calls": 1, "mcp_calls": 1}}), 1,
+    ),
+    "posts of xAI": (
+        responses(usage={**COUNTS, "num_server_side_tools_used": 2,
+            "server_side_tool_usage_details": {"x_search_calls": 2}}),
+        "searches of posts",
+    ),
+    "Claude's searches": (claude(tool("web_search"), server_tool_use={"web_search_requests": 2}), 2),
+    "searches without a count": (claude(tool("web_search"), tool("web_search")), 2),
+    "a search that failed": (claude(tool("web_search"), server_tool_use={"web_search_requests": 0}), 0),
+    "fetches": (claude(tool("web_fetch"), server_tool_use={"web_fetch_requests": 1}), 0),
+    "Claude's code": (claude(tool("bash_code_execution"), server_tool_use={"web_search_requests": 0}), "runs of code"),
+    "code that the usage counts": (claude(server_tool_use={"code_execution_requests": 1}), "runs of code"),
+    "a search by code": (
+        claude(tool("code_execution"), tool("web_search", caller={"type": "code_execution_20260120", "tool_id": "s"}),
+            server_tool_use={"web_search_requests": 1}), 1,
+    ),
+    "Gemini's queries": (gemini(groundingMetadata={"webSearchQueries": ["a", "b"], "imageSearchQueries": ["c"]}), 3),
+    "no query": (gemini(groundingMetadata={"webSearchQueries": [], "groundingChunks": [{"web": {"uri": "u"}}]}), 0),
+    "maps": (gemini(groundingMetadata={"groundingChunks": [{"maps": {"uri": "u"}}]}), "map searches"),
+    "Gemini's picture without its tokens": (gemini(PICTURE), "pictures"),
+    "queries of an interaction": (
+        interaction({"type": "google_search_call", "id": "g", "arguments": {"queries": ["a", "b"]}}), 2,
+    ),
+    "searches that an interaction counts": (
+        interaction(grounding_tool_count=[{"type": "google_search", "count": 3}]), 3,
+    ),
+    "maps of an interaction": (interaction(grounding_tool_count=[{"type": "google_maps", "count": 1}]), "map searches"),
+    "code of an interaction": (interaction({"type": "code_execution_call", "id": "c", "arguments": {"code": "1"}}), 0),
+    "a picture of a chat": (chat({"images": [{"image_url": {"url": "data:image/png;base64,AA=="}}]}), "pictures"),
+    "sources of a chat": (
+        chat({"annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]}),
+        "number the answer does not report",
+    ),
+    "Groq's tools": (chat({"executed_tools": [{"type": "search"}]}), "number the answer does not report"),
+    "Perplexity's sources": (chat(citations=["u"]), "number the answer does not report"),
+    "Perplexity's queries": (chat(usage={"num_search_queries": 2}, citations=["u"]), 2),
+    "DashScope's searches": (chat(usage={"plugins": {"search": {"count": 1, "strategy": "turbo"}}}), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", USES)
+def test_what_a_provider_bills_by_the_use_is_priced_or_named(mill: ms.Provider, name: str) -> None:
+    (dialect, body), expected = USES[name]
+    response = DIALECTS[dialect].decode(json.dumps(body).encode(), PROVIDERS[dialect], lambda: "made")
+    found = price_response(response, mill)
+    by_traffic = spent_by(0, response, None).usage
+    assert by_traffic is not None
+    if isinstance(expected, str):
+        assert expected in reason(found)
+        assert price(mill, "rye", by_traffic) is None
+        assert "server_tools" not in (response.usage.raw or {})
+        return
+    plain = {"input": Decimal("0.0001"), "output": Decimal("0.0005")}
+    assert parts(priced(found)) == plain | ({"other": Decimal(expected) / 100} if expected else {})
+    assert price(mill, "rye", by_traffic) == pytest.approx(0.0006 + expected / 100)
+
+
+def test_a_table_has_prices_of_uses(mill: ms.Provider) -> None:
+    table = {"rye": {"input": 10, "output": 50, "search": 1, "file_search": 2, "social_search": 3, "code_execution": 4}}
+    kinds = ("web_search_call", "file_search_call", "x_search_call", "code_interpreter_call")
+    dialect, body = responses(*({"type": kind, "id": kind} for kind in kinds))
+    response = DIALECTS[dialect].decode(json.dumps(body).encode(), PROVIDERS[dialect], lambda: "made")
+    assert priced(price_response(response, mill, table=table)).other == Decimal("0.010")
+
+
+@pytest.mark.parametrize(("model", "searches"), [("gemini-2.5-flash", 35), ("gemini-3-flash-preview", 28)])
+def test_older_models_of_google_bill_an_answer_and_not_a_query(model: str, searches: int) -> None:
+    dialect, body = gemini(model=model, groundingMetadata={"webSearchQueries": ["a", "b"]})
+    response = DIALECTS[dialect].decode(json.dumps(body).encode(), PROVIDERS[dialect], lambda: "made")
+    assert priced(price_response(response, ms.Gemini(), at=WHEN)).other == Decimal(searches) / 1000
+
+
+def test_results_of_googles_own_tools_are_input() -> None:
+    counts: JSONObject = {"promptTokenCount": 26, "candidatesTokenCount": 9, "toolUsePromptTokenCount": 12_504}
+    usage = gemini_usage(counts)
+    assert (usage.input_tokens, usage.total_tokens) == (12_530, 12_539)
+    plain = price_usage(ms.Usage(12_530, 9), "gemini-2.5-flash", "google", at=WHEN)
+    assert priced(price_usage(usage, "gemini-2.5-flash", "google", at=WHEN)).total == priced(plain).total
+
+
+@pytest.mark.parametrize("read", [chat_usage, responses_usage])
+def test_dashscope_reports_what_it_wrote_to_a_cache(mill: ms.Provider, read: Callable[[JSONObject], ms.Usage]) -> None:
+    details: JSONObject = {
+        "cached_tokens": 0, "cache_creation_input_tokens": 400, "cache_type": "ephemeral",
+        "cache_creation": {"ephemeral_5m_input_tokens": 400},
+    }  # fmt: skip
+    usage = read({
+        "prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, "prompt_tokens_details": details,
+    })  # fmt: skip
+    assert usage.cache_write_tokens == 400
+    assert parts(priced(price_usage(usage, "rye", mill))) == millionths(
+        input=600 * 10, cache_write=400 * 12, output=500
+    )
 
 
 # --- a price table of one's own ---

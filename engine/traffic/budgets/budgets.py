@@ -27,6 +27,7 @@ from ....providers.json.json_types import JSON, JSONObject
 from ....providers.json.json_values import MalformedJSONError, loads_object
 from ....providers.limits.input_limits import Media, media_of, unpriced_member
 from ....providers.limits.output_limits import largest_output, raised_output
+from ....providers.limits.server_tools import charged_usage
 from ....providers.model.options import Priority
 from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ....providers.model.request import Request, given_of
@@ -968,22 +969,13 @@ class Spending:
         return need.amounts._replace(calls=0.0) if self._is_counted else need.amounts
 
 
-def _with_tier(response: Response) -> Usage:
-    """Return the usage of a response. Its report gets the service tier that the response has beside it (OpenAI): a
-    price depends on it."""
-    tier, usage = response.provider_data.get("service_tier"), response.usage
-    if type(tier) is not str or usage.raw is None or "service_tier" in usage.raw:
-        return usage
-    return replace(usage, raw={**usage.raw, "service_tier": tier})
-
-
 def spent_by(input_tokens: int, response: Response | None, error: ProviderError | None, unseen: int = 0) -> Spent:
     """Return what an attempt used that was sent: as reported, else estimated from what was sent and received.
 
     input_tokens: as estimated.
     unseen: the output tokens of an attempt that was cancelled before any of its answer came.
     """
-    reported = Usage() if response is None else credible(_with_tier(response))
+    reported = Usage() if response is None else credible(charged_usage(response))
     if error is None and reported.input_tokens is not None and reported.output_tokens is not None:
         return Spent(reported)
     seen = math.ceil(seen_output_tokens(response))

@@ -20,7 +20,7 @@ def read_usage(report: JSONObject) -> Usage:
     if thinking is None:
         thinking = integer(report, "reasoning_tokens")
     cached = integer(prompt_details, "cached_tokens")
-    written = first_integer(prompt_details, ("cache_write_tokens", "cache_creation_tokens"))
+    written = first_integer(prompt_details, (*_CACHE_WRITES, "cache_creation_tokens"))
     if total is None and prompt is not None and completion is not None:
         total = prompt + completion
     return Usage(

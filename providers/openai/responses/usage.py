@@ -29,7 +29,7 @@ def read_usage(raw: JSONObject) -> Usage:
         output_tokens=visible,
         thinking_tokens=thinking,
         cached_tokens=integer(details, "cached_tokens"),
-        cache_write_tokens=integer(details, "cache_write_tokens"),
+        cache_write_tokens=first_integer(details, ("cache_write_tokens", "cache_creation_input_tokens")),
         total_tokens=total,
         raw=raw,
     )

@@ -51,7 +51,7 @@ CALL: dict[str, Any] = {"id": "c1", "name": "look", "arguments": {}}
 
 def test_text_is_delivered_as_deltas_and_ends_with_the_status() -> None:
     outcome = run_at_every_split(CREATED + step(0, "model_output", text("Hello"), text(", wörld")) + completed())
-    usage = Usage(20, 10, thinking_tokens=30, cached_tokens=5, total_tokens=70, raw=USAGE)
+    usage = Usage(30, 10, thinking_tokens=30, cached_tokens=5, total_tokens=70, raw=USAGE)
     assert outcome.events == [
         Start("gemini-3.8-flash", "v1_1"),
         TextDelta(0, "Hello"),
