@@ -55,6 +55,9 @@ SERVED_AT_ONCE = 64
 """The number of waiting attempts that get the key in one step of the task. Then other tasks run."""
 
 
+UNREADABLE = "returned a value whose reading raised"
+
+
 class KeySource:
     """The key function of one provider, and the key that it returned last, if that is kept.
 
@@ -99,6 +102,8 @@ class KeySource:
             if isinstance(valid, ProviderError):
                 raise
             return valid
+        except Exception as error:
+            raise self._no_key(f"{UNREADABLE} {type(error).__name__}") from None  # its text may quote the key
         return kept if now < self._expires_at else None
 
     def wait(self, waiter: Hashable, on_key: OnKey, on_defect: Callable[[Exception], None]) -> None:
@@ -135,10 +140,12 @@ class KeySource:
 
     def _keep(self, found: object) -> Key:
         """Return the key that the function returned, and keep it if it is a token, or the task got it."""
-        why = why_no_key(found.text if isinstance(found, Token) else found)
+        text = found.text if isinstance(found, Token) else found
+        text = str.__str__(text) if isinstance(text, str) else text  # the methods of a type of its own may raise
+        why = why_no_key(text)
         if why:
             raise self._no_key(f"returned {why}")
-        key = cast("Key", found)
+        key: Key = Token(cast("str", text), found.expires_at) if isinstance(found, Token) else cast("str", text)
         if self._is_async or isinstance(key, Token):
             now = self._wall_clock()
             expires_at = key.expires_at if isinstance(key, Token) else None
@@ -173,6 +180,8 @@ class KeySource:
             outcome = await self._get(found)
         except ProviderError as error:
             outcome = self._kept_despite(error)
+        except Exception as error:
+            outcome = self._kept_despite(self._no_key(f"{UNREADABLE} {type(error).__name__}"))
         finally:
             self._running = False
         await self._serve(outcome)

@@ -31,13 +31,9 @@ def sign_head(provider: Provider, origin: Origin, head: WireHead, body: bytes) -
         if ends_engine(error):
             raise
         raise _unsigned(provider, f"raised {type(error).__name__}") from error
-    if not isinstance(returned, Mapping):
-        raise _unsigned(provider, f"returned {type(returned).__name__}, not a mapping of headers")
     own = {name.lower(): value for name, value in unsigned.items()} | {"content-length": str(len(body))}
     new: dict[str, tuple[str, str]] = {}
-    for name, value in cast("Mapping[object, object]", returned).items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise _unsigned(provider, "returned headers whose names and values are not all texts")
+    for name, value in _headers_of(provider, returned):
         if name.lower() not in OWN_HEADERS:
             new[name.lower()] = (name, value)
         elif own.get(name.lower()) != value:
@@ -48,6 +44,29 @@ def sign_head(provider: Provider, origin: Origin, head: WireHead, body: bytes) -
         raise _unsigned(provider, "returned a header that cannot be sent") from None
     kept = [header for header in head.headers if header[0].decode().lower() not in new]
     return WireHead(head.method, head.target, [*kept, *headers])
+
+
+def _headers_of(provider: Provider, returned: object) -> list[tuple[str, str]]:
+    """Return the headers that the function returned, as plain texts. Raises `ProviderError`, without what reading them
+    raises: its text may quote them."""
+    kind, items = type(returned).__name__, cast("list[object] | None", None)
+    try:
+        if isinstance(returned, Mapping):
+            items = [*cast("Mapping[object, object]", returned).items()]
+    except BaseException as error:
+        if ends_engine(error):
+            raise
+        raise _unsigned(provider, f"returned {kind}, which raised {type(error).__name__} when it was read") from None
+    if items is None:
+        raise _unsigned(provider, f"returned {kind}, not a mapping of headers")
+    headers: list[tuple[str, str]] = []
+    for item in items:
+        pair = cast("tuple[object, ...]", item) if isinstance(item, tuple) else ()
+        texts = [str.__str__(each) for each in pair if isinstance(each, str)]
+        if len(texts) != 2:
+            raise _unsigned(provider, "returned headers whose names and values are not all texts")
+        headers.append((texts[0], texts[1]))
+    return headers
 
 
 def _unsigned(provider: Provider, why: str) -> ProviderError:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any, cast
 
 import pytest
 import sniffio
@@ -171,6 +172,45 @@ async def test_an_invalid_key_is_not_sent_or_shown(
     assert "'peer'" in error.message
     assert words in error.message
     assert "canary" not in f"{error!r} {caplog.text} {''.join(traceback.format_exception(error))}"
+
+
+class Unreadable:
+    """An object that raises when its type is looked at."""
+
+    @property
+    def __class__(self) -> Any:
+        raise ValueError("canary")
+
+
+class OddText(str):
+    """A text whose methods raise."""
+
+    def encode(self, *_: object) -> bytes:
+        raise ValueError("canary")
+
+    __iter__ = __eq__ = encode  # type: ignore[assignment]
+    __hash__ = str.__hash__
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("kind", ["text", "token", "object"])
+async def test_a_key_of_a_type_of_its_own_ends_no_engine(
+    kind: str, is_async: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    returned: dict[str, object] = {"text": OddText(FIRST), "token": ms.Token(OddText(FIRST)), "object": Unreadable()}
+
+    async def later() -> object:
+        return returned[kind]
+
+    server = Server(GOOD, GOOD)
+    function = cast("ms.APIKey", later if is_async else lambda: returned[kind])
+    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:
+        completions = [await engine.start_request(hello()).wait() for _ in range(2)]
+    for completion in completions:
+        assert completion.success is (kind != "object")
+        if completion.error is not None:
+            assert completion.error_category is ms.ErrorCategory.AUTH
+            assert "canary" not in "".join(traceback.format_exception(completion.error)) + caplog.text
 
 
 def _generates() -> Iterator[str]:

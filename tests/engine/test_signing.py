@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -106,8 +107,42 @@ def raising(error: BaseException) -> Callable[..., object]:
     return sign
 
 
+class Unreadable(dict[str, str]):
+    """A mapping of headers that raises when it is read."""
+
+    def items(self) -> Any:
+        raise ValueError("canary in the middle of the headers")
+
+
+class Later(Mapping[str, str]):
+    """A mapping of headers that raises after the first one."""
+
+    def __getitem__(self, name: str) -> str:
+        return "a"
+
+    def __iter__(self) -> Iterator[str]:
+        yield "X-A"
+        raise RuntimeError("canary in the middle of the headers")
+
+    def __len__(self) -> int:
+        return 2
+
+
+class OddText(str):
+    """A text whose methods raise."""
+
+    def lower(self) -> str:
+        raise ValueError("canary in a header")
+
+    __hash__ = __eq__ = encode = lower  # type: ignore[assignment]
+
+
 FAILURES: dict[str, tuple[Callable[..., object], str]] = {
     "raises": (raising(ValueError("the-key-1 is old")), "raised ValueError"),
+    "unreadable": (returning(Unreadable(a="b")), "returned Unreadable, which raised ValueError when it was read"),
+    "half": (returning(Later()), "returned Later, which raised RuntimeError when it was read"),
+    "items": (returning(type("Odd", (dict,), {"items": lambda _: [1]})()),
+        "returned headers whose names and values are not all texts"),
     "nothing": (returning(None), "returned NoneType, not a mapping of headers"),
     "bytes": (returning({"a": b"canary"}), "returned headers whose names and values are not all texts"),
     "line break": (returning({"a": "canary\r\nb: c"}), "returned a header that cannot be sent"),
@@ -119,7 +154,9 @@ FAILURES: dict[str, tuple[Callable[..., object], str]] = {
 
 @pytest.mark.parametrize("name", FAILURES)
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_a_signature_cannot_be_is_an_error_of_its_call(name: str, stream: bool) -> None:
+async def test_what_a_signature_cannot_be_is_an_error_of_its_call(
+    name: str, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     sign, words = FAILURES[name]
     server = Server()
     async with open_peer(server.script) as peer:
@@ -131,9 +168,18 @@ async def test_what_a_signature_cannot_be_is_an_error_of_its_call(name: str, str
     assert (error.category, error.retryable) == (ms.ErrorCategory.AUTH, False)
     assert error.message == f"the sign function of 'peer' {words}"
     shown = "".join(traceback.format_exception(error))
-    assert "canary" not in shown
+    assert "canary" not in shown + caplog.text
     assert "the-key-1" not in str(error.__cause__)
     assert server.requests == []
+
+
+async def test_a_text_of_a_type_of_its_own_is_sent_as_it_is() -> None:
+    server = Server(GOOD)
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat(base_url=peer.url, sign=lambda *_: {"X-A": OddText("b")})
+        async with ms.open_engine([provider]) as engine:
+            await engine.request(hello())
+    assert "X-A: b" in server.requests[0][0]
 
 
 async def test_a_signature_can_cancel_its_own_call() -> None:
