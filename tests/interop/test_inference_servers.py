@@ -161,7 +161,7 @@ async def test_ids_survive_cancellations_and_three_updates(server: Server) -> No
 
         def on_event(event: ms.Event) -> None:
             if isinstance(event, ms.TextDelta) and event.tokens is not None:
-                ids.extend(event.tokens.ids)
+                ids.extend(event.tokens.ids or ())
             if number % 10 == 9 and len(ids) > LENGTH // 2:
                 call.cancel()
 

@@ -211,6 +211,42 @@ def test_tokens_of_sglang_that_contradict_themselves(what: str) -> None:
     assert response.warnings[0].startswith("tokens: ")
 
 
+BROKEN: dict[str, tuple[list[Any], list[list[Any]], list[int], int, bool]] = {
+    "as it should be": ([[5], [6]], [[-1.0], [-2.0]], [1, 1], 2, True),
+    "more tokens in the usage": ([[5], [6]], [[-1.0], [-2.0]], [1, 1], 3, False),
+    "other counts in the middle": ([[5, 6], [7]], [[-1.0], [-2.0, -3.0]], [1, 1], 3, False),
+    "no log probabilities at the end": ([[5], [6]], [[-1.0], []], [1, 1], 2, False),
+    "true as an id": ([[5], [True]], [[-1.0], [-2.0]], [1, 1], 2, False),
+    "an id below zero": ([[5], [-5]], [[-1.0], [-2.0]], [1, 1], 2, False),
+    "a large number": ([[5], [6]], [[-1.0], [10**400]], [1, 1], 2, False),
+    "another prompt": ([[5], [6]], [[-1.0], [-2.0]], [1, 2], 2, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+@pytest.mark.parametrize("dialect", ["vllm-generate", "openai-completions"])
+@pytest.mark.parametrize("what", BROKEN)
+def test_tokens_that_contradict_themselves_are_not_complete(what: str, dialect: str, cut: int) -> None:
+    ids, values, prompts, count, complete = BROKEN[what]
+    chunks: list[Any] = []
+    for new, lps, prompt in zip(ids, values, prompts, strict=True):
+        names = {"content": [{"logprob": value} for value in lps]} if dialect == "vllm-generate" else {
+            "token_logprobs": lps, "tokens": ["a"] * len(lps),
+        }  # fmt: skip
+        chunks.append({"choices": [{"index": 0, "text": "a", "token_ids": new, "logprobs": names,
+            "prompt_token_ids": [prompt]}]})  # fmt: skip
+    chunks[-1]["choices"][0]["finish_reason"] = "length"
+    usage = {"prompt_tokens": 1, "completion_tokens": count}
+    _, response = read(dialect, sse([*chunks, {"choices": [], "usage": usage}]), cut)
+    assert (response.text, response.tokens is not None and response.tokens.complete) == ("aa", complete)
+    assert response.warnings == [] if complete else response.warnings[0].startswith("tokens: ")
+    if prompts == [1, 1] and "middle" not in what:
+        first, second = (chunk["choices"][0] for chunk in chunks)
+        joined = {name: [*first["logprobs"][name], *second["logprobs"][name]] for name in first["logprobs"]}
+        choice = {**second, "text": "aa", "token_ids": [*ids[0], *ids[1]], "logprobs": joined}
+        assert decode(dialect, {"choices": [choice], "usage": usage}).tokens == response.tokens
+
+
 def test_tokens_of_completions_may_be_written_as_ids() -> None:
     choice = completion(0, "ab", [5, 6], "length")
     choice["logprobs"]["tokens"], choice["token_ids"] = ["token_id:5", "token_id:6"], None
