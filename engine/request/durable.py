@@ -91,7 +91,9 @@ def read_token(token: str) -> ResumeToken:
     except (UnicodeEncodeError, binascii.Error, MalformedJSONError):
         pass
     match members:
-        case [str(provider), str(dialect), str(model), str(answer_id), bool(stream), None | int() as key] if answer_id:
+        case [str(provider), str(dialect), str(model), str(answer_id), bool(stream), None | int() as key] if (
+            answer_id not in ("", ".", "..")
+        ):
             return ResumeToken(provider, dialect, model, answer_id, stream, key)
         case _:
             raise InvalidRequestError("token", "is no resume token, or damaged: give the text of Call.resume_token")

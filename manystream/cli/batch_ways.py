@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import trio
 
@@ -27,6 +26,8 @@ from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps_text
 from ..providers.model.provider_error import ProviderError
+from ..transport.errors import URLError
+from ..transport.url import split_url
 from .addresses import DIALECT_CLASSES, provider_of
 from .output.errors import CommandError
 from .output.terminal import clock, counted, harmless, money
@@ -214,8 +215,12 @@ def _interface(
     interface = None if provider is None else interface_of(provider)
     if row is None or provider is None or interface is None:
         raise CommandError(f"{profile!r} is no provider with a batch interface")
-    known = [row.base_url or "", provider_of(row, None, environment).base_url, *base_urls]
-    if not url or not (is_loopback(url) or urlsplit(url).netloc in [urlsplit(each).netloc for each in known]):
+    known = [each for each in (row.base_url, provider_of(row, None, environment).base_url, *base_urls) if each]
+    try:
+        origins = [split_url(each, "address").origin for each in (url, *known) if each]
+    except URLError as error:
+        raise CommandError(harmless(str(error))) from None
+    if not url or not (is_loopback(url) or origins[0] in origins[1:]):
         raise CommandError(f"give its address before --status: --base-url {harmless(url or 'URL')}")
     find_key(provider, environment)
     return provider, interface

@@ -30,6 +30,7 @@ from ..json.json_values import (
     shown,
     string,
 )
+from ..model.provider_error import ErrorCategory, ProviderError
 from ..wire.wire_head import path_with_query, request_headers
 from .dialect import WireRequest
 from .provider import Provider
@@ -39,6 +40,14 @@ UPLOADED = "manystream-{}.jsonl"
 
 VERSION = re.compile(r"/v\d{1,3}(?:(?:alpha|beta)\d{0,3})?(?=/|$)", re.ASCII)
 """An API version in the path of a base URL."""
+
+
+def id_in_path(id: str) -> str:
+    """Return an id for the path of a request. Raises `ProviderError` for one that would lead to another path: it comes
+    from a server or a file."""
+    if not {".", ".."}.isdisjoint(id.split("/")):
+        raise ProviderError(f"{id!r:.100} is no id of a batch or a file", category=ErrorCategory.INVALID_ARG)
+    return quote(id)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -222,7 +231,7 @@ class BatchInterface(abc.ABC):
 
     def read(self, id: str) -> WireRequest:
         """Return the request for the state of a batch."""
-        return self._get(self.paths.one.format(quote(id)))
+        return self._get(self.paths.one.format(id_in_path(id)))
 
     def read_state(self, body: JSONObject) -> BatchState:
         """Read the answer to a request for one batch. Raises `MalformedJSONError` if it is no batch."""
@@ -233,7 +242,7 @@ class BatchInterface(abc.ABC):
 
     def cancel(self, id: str) -> WireRequest:
         """Return the request that cancels a batch."""
-        return self._post(self._version + self.paths.cancel.format(quote(id)), self.paths.cancel_body)
+        return self._post(self._version + self.paths.cancel.format(id_in_path(id)), self.paths.cancel_body)
 
     def list(self, after: str | None) -> WireRequest:
         """Return the request for a page of all batches, newest first. after: what `read_list` returned for the page
@@ -252,7 +261,7 @@ class BatchInterface(abc.ABC):
 
     def results(self, name: str) -> WireRequest:
         """Return the request for a file of results, one of `BatchState.results`."""
-        return self._get(self.paths.results.format(quote(name)))
+        return self._get(self.paths.results.format(id_in_path(name)))
 
     def result_of_line(self, line: bytes) -> BatchResult | None:
         """Read a line of a file of results; None for an empty line, and for one that cannot be read."""
@@ -290,7 +299,7 @@ class BatchInterface(abc.ABC):
 
     def delete_file(self, files: BatchFiles, file: str) -> WireRequest:
         """Return the request that deletes a file."""
-        wire = self._get(files.one.format(quote(file)))
+        wire = self._get(files.one.format(id_in_path(file)))
         wire.method = "DELETE"
         return wire
 

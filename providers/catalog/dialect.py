@@ -470,8 +470,9 @@ class StoredAnswers:
         return mapping(value, self.member)
 
     def answer_id(self, value: JSONObject) -> str | None:
-        """Return the answer's id; None if this event or body does not name it."""
-        return string(self.answer(value), "id") or string(value, f"{self.member}_id")
+        """Return the answer's id; None if this event or body does not name it, or by an id that changes a path."""
+        named = string(self.answer(value), "id") or string(value, f"{self.member}_id")
+        return None if named in (".", "..") else named
 
     def position_of(self, event: JSONObject) -> int | str | None:
         """Return the position of an event in the stream; None if it has none."""

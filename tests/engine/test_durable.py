@@ -24,6 +24,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream import aio
+from manystream.engine.request.durable import ResumeToken
 from manystream.portal import open_portal
 from manystream.simulator import open_simulator_thread
 from tests.support.peers import STREAM_HEAD, Line, Peer, Recorder, answer, chunked, error_body, open_peer
@@ -872,6 +873,12 @@ async def test_a_token_that_does_not_fit_is_refused() -> None:
         *((other, token[:n] + chr(ord(token[n]) ^ 1) + token[n + 1 :], None, "token: is no") for n in range(4, 60)),
         (other, "ms1.ä", None, "token: is no resume token"),
         (other, "ms1.W10", None, "token: is no resume token"),
+        (
+            other,
+            str(ResumeToken("other", "openai-responses", "m", "..", True, None)),
+            None,
+            "token: is no resume token",
+        ),
         (other, 7, None, "token: must be"),
         (other, token, -1, "after: must be a whole number"),
         (other, token, True, "after: must be a whole number"),

@@ -160,6 +160,15 @@ def test_the_paths_of_an_interface(name: str) -> None:
     assert [wire.method for wire in (kind.read("b"), kind.cancel("b"))] == ["GET", "POST"]
 
 
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("id", [".", "..", "a/..", "../a", "a/./b"])
+def test_an_id_that_changes_the_path_is_refused(name: str, id: str) -> None:
+    kind = interface(name)
+    for make in (kind.read, kind.cancel, kind.results):
+        with pytest.raises(ms.ProviderError, match="is no id"):
+            make(id)
+
+
 def one_wire(name: str) -> Any:
     provider = PROVIDERS[name]
     request = Request("m", [ms.Message.user("Hi")])

@@ -129,6 +129,12 @@ INTENDED = {
 NOT_ASKED: dict[str, tuple[dict[str, object], str]] = {
     "without a key": ({"url": "https://api.openai.com/v1"}, "OPENAI_API_KEY"),
     "at a server that nobody has named": ({"url": "https://evil.example/v1"}, "--base-url https://evil.example/v1"),
+    "without TLS": ({"url": "http://api.openai.com/v1"}, "--base-url http://api.openai.com/v1"),
+    "at another port": ({"url": "https://api.openai.com:8443/v1"}, "--base-url https://api.openai.com:8443/v1"),
+    "with a backslash": ({"url": "https://api.openai.com/\\v1"}, "contains a backslash"),
+    "at no URL": ({"url": "http://[bad"}, "the host or port is malformed"),
+    "with a path as its id": ({"url": "http://127.0.0.1:1/v1", "batch": ".."}, "'..' is no id"),
+    "with a path in its id": ({"url": "http://127.0.0.1:1/v1", "batch": "a/../b"}, "'a/../b' is no id"),
     "at an address with a secret": ({"url": ""}, "give its address"),
     "at no provider": ({"profile": "none", "url": "http://127.0.0.1:1"}, "'none' is no provider"),
     "at a server that is away": ({"url": "http://127.0.0.1:1/v1"}, "does not say how far it is: "),
@@ -144,14 +150,14 @@ def test_the_status_says_why_a_provider_was_not_asked(
         monkeypatch.delenv("OPENAI_API_KEY")
     steps: list[dict[str, object]] = [
         {"id": "k", **INTENDED, **members},
-        {"id": "k", "state": "submitted", "batch": "batch_1"},
+        {"id": "k", "state": "submitted", "batch": members.get("batch", "batch_1")},
         *({"id": f"t{n}", "state": "named", "line": f"w{n}", "way": "window-2h", "at": 9.0} for n in range(3)),
         {"id": "t0", "state": "read", "line": "w0"},
     ]
     write(Path("a.batches.jsonl"), steps)
     assert main(["batch", "--status", "a.jsonl"]) == 0
     first, windows, last = capsys.readouterr().out.splitlines()
-    assert "batch_1 is under way since 1970" in first
+    assert f"{members.get('batch', 'batch_1')} is under way since 1970" in first
     assert "2 lines for m; the provider" in first
     assert reason in first
     assert "2 lines are in window-2h since 1970" in windows
