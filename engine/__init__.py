@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .call.timeouts import CallState as CallState
     from .frontends.engine import Engine as Engine
     from .frontends.engine import open_engine as open_engine
+    from .frontends.lazy import LazyEngine as LazyEngine
     from .frontends.map import CallMap as CallMap
     from .frontends.stream import EventStream as EventStream
     from .observe.observer import CallStart as CallStart
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .observe.statistics import ProviderStatistics as ProviderStatistics
     from .observe.statistics import Statistics as Statistics
     from .request.errors import EngineClosedError as EngineClosedError
+    from .request.errors import EventLoopError as EventLoopError
     from .request.errors import TooManyCallsError as TooManyCallsError
     from .request.limits import Limits as Limits
 
@@ -56,7 +58,9 @@ _HOMES: dict[str, str] = {
     "Completion": "call.completion",
     "Engine": "frontends.engine",
     "EngineClosedError": "request.errors",
+    "EventLoopError": "request.errors",
     "EventStream": "frontends.stream",
+    "LazyEngine": "frontends.lazy",
     "Limits": "request.limits",
     "Observer": "observe.observer",
     "OriginStatistics": "observe.statistics",

@@ -37,6 +37,7 @@ class Calls:
 
     home: where the engine lives.
     closed: the reason why the engine is closed; empty while it is open.
+    block: the block of `open_engine` while it is entered.
     failure: the exception that ended the engine, such as `KeyboardInterrupt` from a callback; None while it runs.
     """
 
@@ -54,6 +55,7 @@ class Calls:
         self._starter: CallStarter | None = None
         self.home: Home = tasks.home
         self.closed: str = ""
+        self.block: object = None
         self._draining = False
         self.failure: BaseException | None = None
 
@@ -134,7 +136,7 @@ class Calls:
         if self.failure is None:
             self.failure = error
         self.close(f"{type(error).__name__} ended it, and is raised where its open_engine block ends", forced=True)
-        self._tasks.interrupt()
+        self._tasks.interrupt(error)
 
     # --- the engine as a whole ---
 
@@ -207,3 +209,9 @@ class Calls:
         self.closed = self.closed or reason
         if self._starter is not None:
             self.home.context.copy().run(self._starter.close, forced=forced)
+
+    def drop(self, reason: str) -> None:
+        """Close every socket, where the event loop has ended, so that nothing can be delivered on it."""
+        self.closed = self.closed or reason
+        if self._starter is not None:
+            self._starter.runtime.pool.drop()

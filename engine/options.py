@@ -16,7 +16,7 @@ from .traffic.options import Traffic
 
 
 class EngineOptions(TypedDict, total=False):
-    """The options of `open_engine`, `aio.open_engine` and `open_portal`.
+    """The options of `open_engine`, `ms.open_engine` and `open_portal`.
 
     timeouts: the timeouts of every call that has none of its own.
     retry: the retry options of every call that has none of its own. Default: `Retry()`.

@@ -1,12 +1,13 @@
 """The tasks of one engine (the loop, timers, dials, the monitor), and the block that holds them.
 
-The engine knows them as `EngineTasks`. On trio they are `TrioTasks`, on asyncio `manystream.aio` has its own.
+The engine knows them as `EngineTasks`. On trio they are `TrioTasks`, on asyncio `AsyncioTasks`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, cast
 
 import trio
@@ -16,10 +17,11 @@ from ..transport.loop import Loop
 from ..transport.task_loop import make_loop
 from ..transport.trio_backend import TrioBackend
 from .call.home import Home
+from .request.errors import EventLoopError
 
 
 class EngineTasks(Protocol):
-    """The tasks of one engine. They run until its block is left, also while the task of the block is cancelled.
+    """The tasks of one engine. They run until it is closed, also while the task that opened it is cancelled.
 
     home: where the engine lives.
     on_failure: called with an exception that ended a task.
@@ -37,9 +39,13 @@ class EngineTasks(Protocol):
         """Return a multi-request loop for the backend."""
         ...
 
-    def interrupt(self) -> None:
-        """Cancel the body of the block: the engine has ended."""
+    def interrupt(self, error: BaseException) -> None:
+        """Raise `error`, which has ended the engine, where the program waits for the engine's end."""
         ...
+
+
+class HeldTasks(EngineTasks, Protocol):
+    """Tasks that a block holds. `interrupt` cancels the body of the block, which is left with the error."""
 
     async def undisturbed(self, function: Callable[[], Awaitable[None]]) -> None:
         """Run an async function to its end, also while the task of the block is cancelled."""
@@ -69,9 +75,7 @@ class TrioTasks:
         """Create them without their nursery, which `run` opens. `block`: the nursery that holds the body."""
         self._block = block
         self._scope = trio.CancelScope(shield=True)
-        self.home: Home = Home(
-            trio.lowlevel.current_trio_token, "open an engine there, or use engine.from_thread there"
-        )
+        self.home: Home = Home(trio.lowlevel.current_trio_token)
         self.on_failure: Callable[[BaseException], None] | None = None
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -92,7 +96,7 @@ class TrioTasks:
         """Return the fastest loop of this platform."""
         return make_loop(self._services)
 
-    def interrupt(self) -> None:
+    def interrupt(self, error: BaseException) -> None:
         """Cancel the nursery that holds the body."""
         self._block.cancel_scope.cancel()
 
@@ -113,15 +117,7 @@ class TrioTasks:
 
 @asynccontextmanager
 async def trio_tasks() -> AsyncGenerator[TrioTasks, None]:
-    """Hold the tasks of an engine in a nursery until the block is left, which must not raise.
-
-    Raises `RuntimeError` outside a trio task, where trio's own errors would not say what to do.
-    """
-    if not trio.lowlevel.in_trio_task():
-        raise RuntimeError(
-            "manystream.open_engine runs on trio, and this is no trio task: in an asyncio program use"
-            " manystream.aio.open_engine; else start one with trio.run(main)"
-        )
+    """Hold the tasks of an engine in a nursery until the block is left, which must not raise."""
     async with trio.open_nursery() as nursery:
         tasks = TrioTasks(nursery)
         await nursery.start(tasks.run)
@@ -135,3 +131,21 @@ def _first_failure(error: BaseException) -> BaseException | None:
         group = cast("BaseExceptionGroup[BaseException]", error)
         return next(filter(None, map(_first_failure, group.exceptions)), None)
     return None if isinstance(error, trio.Cancelled) else error
+
+
+def hold_tasks() -> AbstractAsyncContextManager[HeldTasks]:
+    """Return the block that holds the tasks of an engine on the event loop of the calling task.
+
+    Raises `EventLoopError` where neither trio nor asyncio runs one.
+    """
+    if trio.lowlevel.in_trio_task():
+        return trio_tasks()
+    if "asyncio" in sys.modules:
+        from .asyncio_tasks import AsyncioTasks, is_running
+
+        if is_running():
+            return AsyncioTasks()
+    raise EventLoopError(
+        "open_engine needs a task of trio or asyncio, and none runs here: start one with trio.run(main) or"
+        " asyncio.run(main()); ms.LazyEngine is made anywhere, and manystream.portal needs no event loop"
+    )

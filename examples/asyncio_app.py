@@ -14,19 +14,18 @@ import asyncio
 from setting import Setting, add_arguments, open_setting
 
 import manystream as ms
-from manystream import aio
 
 QUESTIONS = [f"Name {count} rivers." for count in range(1, 6)]
 
 
-async def ask_all(engine: aio.Engine, model: str) -> None:
+async def ask_all(engine: ms.Engine, model: str) -> None:
     """Await several requests, with one task each."""
     requests = [ms.Request(model, [ms.Message.user(question)]) for question in QUESTIONS]
     responses = await asyncio.gather(*(engine.request(request) for request in requests))
     print(f"{len(responses)} answers, {sum(response.usage.output_tokens or 0 for response in responses)} tokens")
 
 
-async def read_stream(engine: aio.Engine, model: str) -> None:
+async def read_stream(engine: ms.Engine, model: str) -> None:
     """Iterate over a stream. A slow consumer slows down its own server only."""
     async with engine.stream(ms.Request(model, [ms.Message.user("Name three rivers.")])) as events:
         async for event in events:
@@ -35,7 +34,7 @@ async def read_stream(engine: aio.Engine, model: str) -> None:
     print()
 
 
-async def watch_streams(engine: aio.Engine, model: str) -> None:
+async def watch_streams(engine: ms.Engine, model: str) -> None:
     """Use callbacks, which need no task. They run on this thread, directly after the read of the socket."""
     pieces = 0
 
@@ -49,7 +48,7 @@ async def watch_streams(engine: aio.Engine, model: str) -> None:
     print(f"{pieces} pieces of text from {len(calls)} streams")
 
 
-async def give_up(engine: aio.Engine, model: str) -> None:
+async def give_up(engine: ms.Engine, model: str) -> None:
     """Cancel a task. This cancels its call."""
     try:
         async with asyncio.timeout(0.05):
@@ -59,7 +58,7 @@ async def give_up(engine: aio.Engine, model: str) -> None:
 
 
 async def run(setting: Setting) -> None:
-    async with aio.open_engine(setting.providers) as engine:
+    async with ms.open_engine(setting.providers) as engine:
         await ask_all(engine, setting.model)
         await read_stream(engine, setting.model)
         await watch_streams(engine, setting.model)

@@ -29,7 +29,6 @@ from urllib.parse import parse_qs
 from setting import open_setting
 
 import manystream as ms
-from manystream import aio
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -84,7 +83,7 @@ class Relay:
     """
 
     def __init__(self) -> None:
-        self.engine: aio.Engine | None = None
+        self.engine: ms.Engine | None = None
         self.model = ""
 
     @asynccontextmanager
@@ -92,7 +91,7 @@ class Relay:
         """Keep the engine open for the lifespan of the server, or of the application that mounts this one."""
         chosen = Namespace(model=os.environ.get("MANYSTREAM_MODEL"), base_url=os.environ.get("MANYSTREAM_BASE_URL"))
         with open_setting(chosen, KNOBS) as setting:
-            async with aio.open_engine(setting.providers) as engine:
+            async with ms.open_engine(setting.providers) as engine:
                 self.engine, self.model = engine, setting.model
                 try:
                     yield
@@ -127,7 +126,7 @@ class Relay:
         else:
             await self._stream(self.engine, prompt, receive, send)
 
-    async def _stream(self, engine: aio.Engine, prompt: str, receive: Receive, send: Send) -> None:
+    async def _stream(self, engine: ms.Engine, prompt: str, receive: Receive, send: Send) -> None:
         request = ms.Request(self.model, [ms.Message.user(prompt)], max_output_tokens=4_000)
         # Leaving the block cancels the call.
         async with engine.stream(request) as events:
@@ -151,7 +150,7 @@ class Relay:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def cancel_when_gone(receive: Receive, call: aio.Call) -> None:
+async def cancel_when_gone(receive: Receive, call: ms.Call) -> None:
     """Wait until the browser disconnects, and cancel its call."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from .engine import Completion as Completion
     from .engine import Engine as Engine
     from .engine import EngineClosedError as EngineClosedError
+    from .engine import EventLoopError as EventLoopError
     from .engine import EventStream as EventStream
+    from .engine import LazyEngine as LazyEngine
     from .engine import Limits as Limits
     from .engine import Observer as Observer
     from .engine import OriginStatistics as OriginStatistics
@@ -142,7 +144,9 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Completion",
         "Engine",
         "EngineClosedError",
+        "EventLoopError",
         "EventStream",
+        "LazyEngine",
         "Limits",
         "Observer",
         "OriginStatistics",
@@ -312,6 +316,7 @@ __all__ = [
     "Error",
     "ErrorCategory",
     "Event",
+    "EventLoopError",
     "EventStream",
     "EventType",
     "File",
@@ -322,6 +327,7 @@ __all__ = [
     "Image",
     "InvalidRequestError",
     "JSONObject",
+    "LazyEngine",
     "LimitStatistics",
     "LimiterStatistics",
     "Limits",

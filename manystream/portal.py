@@ -14,6 +14,7 @@ from typing import Unpack
 
 import trio
 
+from .engine.call.home import Home
 from .engine.frontends.engine import Engine, open_engine
 from .engine.frontends.engine_thread import EngineThread
 from .engine.frontends.portal import Portal, PortalCall, PortalRecording, PortalStream
@@ -61,7 +62,7 @@ def open_thread(
     async def hold() -> None:
         async with open_engine(providers, **options) as engine:
             leave = trio.Event()
-            opened.set_result((engine, EngineThread(), leave))
+            opened.set_result((engine, EngineThread(Home(trio.lowlevel.current_trio_token)), leave))
             await leave.wait()
 
     failures: list[BaseException] = []  # the exception that ended the engine, such as `SystemExit` from a callback

@@ -24,8 +24,6 @@ SNAPSHOT = Path(__file__).with_suffix(".txt")
 HOMES: dict[str, tuple[str, ...]] = {
     "manystream": (),
     "manystream.engine": (),
-    "manystream.aio": ("Call", "Engine", "EventLoopError", "EventStream", "open_engine"),
-    "manystream.aio_map": ("CallMap",),
     "manystream.batch": (),
     "manystream.cost": (
         "Cost", "CostExtraError", "PriceTable", "PriceTableError", "Unpriced", "check_installed", "price",
@@ -62,8 +60,8 @@ HOMES: dict[str, tuple[str, ...]] = {
 
 HANDED_OUT = {
     "manystream.Call", "manystream.Engine", "manystream.EventStream", "manystream.Portal", "manystream.Recording",
-    "manystream.aio.Call", "manystream.aio.Engine", "manystream.aio.EventStream",
-    "manystream.CallMap", "manystream.aio_map.CallMap", "manystream.portal.PortalMap",
+    "manystream.ms.Call", "manystream.ms.Engine", "manystream.ms.EventStream",
+    "manystream.CallMap", "manystream.portal.PortalMap",
     "manystream.portal.PortalCall", "manystream.portal.PortalRecording", "manystream.portal.PortalStream",
     "manystream.serve.Gateway", "manystream.serve.Slot", "manystream.serve.Trace", "manystream.serve.TracedCall",
 }  # fmt: skip

@@ -47,12 +47,11 @@ MUST_NOT_IMPORT = {
 environment variables; `transport` does not use JSON."""
 
 ALLOWED_IMPORTS = {
-    ("manystream/aio.py", "asyncio"),
-    ("manystream/aio_map.py", "asyncio"),
+    ("engine/asyncio_tasks.py", "asyncio"),
     ("engine/monitor.py", "manystream/__version__"),
     ("providers/gemini/response.py", "secrets"),
 }
-"""Exceptions to these rules. `aio` is the bridge for asyncio programs, `aio_map` its `map`. A
+"""Exceptions to these rules. `asyncio_tasks` holds the tasks of an engine on asyncio. A
 monitor reports the package's version, which is defined in one place. Gemini's `parse_response` is called without an
 engine, so it generates ids of tool calls."""
 

@@ -17,7 +17,7 @@ import manystream as ms
 from .public_api import SNAPSHOT, describe
 
 EXCEPTIONS_OF_MODULES = {
-    "manystream.aio": "EventLoopError", "manystream.batch": "BatchError JournalError LineError",
+    "manystream.batch": "BatchError JournalError LineError",
     "manystream.cost": "CostExtraError", "manystream.engine.monitor": "MonitorError",
     "manystream.providers.history": "HistoryError", "manystream.store": "StoreError",
 }  # fmt: skip

@@ -199,6 +199,9 @@ class AsyncioBackend:
         """Let other tasks run."""
         await asyncio.sleep(0)
 
+    async def checkpoint_without_wait(self) -> None:
+        """Go on at once."""
+
     async def checkpoint_if_cancelled(self) -> None:
         """Raise the cancellation of a cancelled task."""
         task = asyncio.current_task(self._loop)
@@ -374,7 +377,9 @@ class _Group:
         async def run() -> None:
             await function(*arguments)
 
-        self._tasks.append(start_task(run, asyncio.get_running_loop()))
+        task = start_task(run, asyncio.get_running_loop())
+        task.set_name(f"{function.__module__}.{getattr(function, '__qualname__', '')}")
+        self._tasks.append(task)
 
     def cancel(self) -> None:
         for task in self._tasks:

@@ -144,6 +144,10 @@ class Backend(Protocol):
         """Let other tasks run. Raises the cancellation of a cancelled task."""
         ...
 
+    async def checkpoint_without_wait(self) -> None:
+        """The checkpoint of an async function that need not wait: those of trio always make one, asyncio's do not."""
+        ...
+
     async def checkpoint_if_cancelled(self) -> None:
         """Raise the cancellation of a cancelled task; otherwise return at once."""
         ...

@@ -147,6 +147,10 @@ class TrioBackend:
         """Let other tasks run."""
         await trio.lowlevel.checkpoint()
 
+    async def checkpoint_without_wait(self) -> None:
+        """Let other tasks run."""
+        await trio.lowlevel.checkpoint()
+
     async def checkpoint_if_cancelled(self) -> None:
         """Raise the cancellation of a cancelled task."""
         await trio.lowlevel.checkpoint_if_cancelled()

@@ -6,17 +6,12 @@ callbacks, and the final response.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import trio
 
 import manystream as ms
 from manystream.transport.tls import TLSConfig
 
 from .common import Recorder, Task, read_task
-
-if TYPE_CHECKING:
-    from manystream import aio  # not loaded by the other modes
 
 PROVIDERS: dict[str, type[ms.Provider]] = {
     "chat": ms.OpenAIChat,
@@ -68,7 +63,7 @@ def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event
         engine.start_stream(request, on_event if task.mode in ("stream", "flood") else None, on_completion)
 
 
-async def iterate(engine: ms.Engine | aio.Engine, request: ms.Request, recorder: Recorder) -> None:
+async def iterate(engine: ms.Engine, request: ms.Request, recorder: Recorder) -> None:
     """Iterate over the events of one stream."""
     try:
         async with engine.stream(request) as events:

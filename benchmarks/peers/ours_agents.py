@@ -8,14 +8,13 @@ from __future__ import annotations
 import asyncio
 
 import manystream as ms
-from manystream import aio
 
 from .agents_common import DESCRIPTION, PARAMETERS, TASK, TOOL, TURNS, get_weather, read_load, run
 
 TOOLS = [ms.Tool(TOOL, DESCRIPTION, PARAMETERS)]
 
 
-async def agent(engine: aio.Engine) -> int:
+async def agent(engine: ms.Engine) -> int:
     """Run one agent. Return the number of its events with content."""
     conversation = ms.Conversation([ms.Message.user(TASK)])
     events = characters = 0
@@ -45,7 +44,7 @@ async def main() -> None:
         ms.OpenAIChat("key", load.base_url, name="text"),
         ms.OpenAIChat("key", load.tool_base_url, name="tool"),
     ]
-    async with aio.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
+    async with ms.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
         await run(load, lambda: agent(engine))
 
 

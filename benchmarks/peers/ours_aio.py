@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import manystream as ms
-from manystream import aio
 
 from .common import Recorder, read_task
 from .ours import provider_for, request_for
@@ -26,7 +25,7 @@ async def main() -> None:
         else:
             recorder.fail(completion.error)
 
-    async with aio.open_engine([provider_for(task)], retry=ms.Retry(max_attempts=1)) as engine:
+    async with ms.open_engine([provider_for(task)], retry=ms.Retry(max_attempts=1)) as engine:
         calls = [engine.start_stream(request, on_event, on_completion) for _ in range(task.streams)]
         await asyncio.gather(*(call.wait() for call in calls))
         recorder.report()

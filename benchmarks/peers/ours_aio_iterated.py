@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import manystream as ms
-from manystream import aio
 
 from .common import Recorder, read_task
 from .ours import iterate, provider_for, request_for
@@ -16,7 +15,7 @@ async def main() -> None:
     recorder = Recorder(task)
     request = request_for(task)
 
-    async with aio.open_engine([provider_for(task)], retry=ms.Retry(max_attempts=1)) as engine:
+    async with ms.open_engine([provider_for(task)], retry=ms.Retry(max_attempts=1)) as engine:
         await asyncio.gather(*(iterate(engine, request, recorder) for _ in range(task.streams)))
         recorder.report()
 

@@ -3,37 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, TypeVar, Unpack, overload
 
-import trio
-
 from ...providers.catalog.provider import Provider
-from ...providers.errors import InvalidRequestError
 from ...providers.model.options import PauseMode
 from ...providers.model.request import Request
 from ...providers.model.response import Response
-from ...transport.errors import URLError
-from ...transport.timers import Timers
 from ..call.callbacks import OnCompletion, OnEvent
 from ..call.handle import Call
-from ..call.home import EngineBlock
 from ..gate import CONCURRENCY, Calls
-from ..loading import load_for_calls
-from ..option_rules import check_options
-from ..request.addresses import addressed, check_single_keys
-from ..services import EngineTasks, trio_tasks
-from .engine_thread import EngineThread
+from .opening import EngineBlock, open_calls
 
 if TYPE_CHECKING:
-    from ...transport.proxy import ProxyConfig
-    from ..calls import CallStarter
     from ..observe.recording import Recording
     from ..observe.statistics import Statistics
     from ..options import EngineOptions
-    from ..sharing import Sharing
-    from ..traffic.options import Traffic
     from .map import CallMap, KeyedRequests, Requests
     from .portal import Portal
     from .stream import EventStream
@@ -41,28 +27,26 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 
-class Engine:
-    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread,
-    except those of `from_thread`."""
+class EngineMethods:
+    """What a program does with an engine: `Engine` and `LazyEngine` have these methods."""
 
-    __slots__ = ("_calls", "_portal", "_thread")
+    __slots__ = ()
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._thread = EngineThread()
-        self._portal: Portal | None = None
+    if TYPE_CHECKING:
 
-    def __repr__(self) -> str:
-        return f"<Engine {self._calls!r}>"
+        @property
+        def _calls(self) -> Calls:
+            """The calls of the engine."""
+            ...
 
     @property
     def from_thread(self) -> Portal:
         """The engine's interface for other threads. Its methods block the calling thread until there is a result."""
-        if self._portal is None:
-            from .portal import Portal
+        from .engine_thread import EngineThread
+        from .portal import Portal
 
-            self._portal = Portal(self._calls, self._thread)
-        return self._portal
+        calls = self._calls
+        return Portal(calls, EngineThread(calls.home))
 
     def start_stream(
         self,
@@ -137,7 +121,8 @@ class Engine:
         """
         from .stream import EventStream, starter
 
-        return EventStream(self._calls.home, starter(self._calls, request, after))
+        calls = self._calls
+        return EventStream(calls.home, calls.backend, starter(calls, request, after))
 
     @overload
     def map(self, requests: Requests, *, concurrency: int = CONCURRENCY, ordered: bool = False) -> CallMap[Request]: ...
@@ -165,7 +150,8 @@ class Engine:
         """
         from .map import CallMap
 
-        return CallMap(self._calls.home, self.start_request, requests, concurrency, ordered=ordered)
+        calls = self._calls
+        return CallMap(calls.home, calls.backend, self.start_request, requests, concurrency, ordered=ordered)
 
     def end_session(self, session: str) -> None:
         """Forget which target and which key the calls of a session go to. Without this, they are forgotten an hour
@@ -214,6 +200,24 @@ class Engine:
         """
         return self._calls.drain(timeout)
 
+
+class Engine(EngineMethods):
+    """An engine that runs many concurrent calls. `open_engine` makes it. All methods are for the engine's own thread,
+    except those of `from_thread`."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls: Calls = calls  # pyright: ignore[reportIncompatibleMethodOverride] - a slot is cheaper to read
+
+    def __repr__(self) -> str:
+        return f"<Engine {self._calls!r}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the engine is closed, so that it starts no call."""
+        return bool(self._calls.closed)
+
     def close(self) -> None:
         """Cancel and complete the running calls, and close every socket. Leaving the `open_engine` block does this.
 
@@ -222,123 +226,15 @@ class Engine:
         self._calls.close("engine.close() was called. Open another engine")
 
 
-def _start_monitor(calls: Calls, path: str | os.PathLike[str] | bool) -> None:
-    if path is False:
-        return
-    from ..monitor import Monitor
-
-    calls.backend.start(Monitor(calls, None if path is True else path).run)
-
-
-def _open_sharing(calls: Calls, traffic: Traffic | None) -> Sharing | None:
-    if traffic is None or calls.starter.share is None:
-        return None
-    from ..sharing import Sharing
-
-    return Sharing(calls.starter.share, traffic, calls.backend, calls.home)
-
-
 def open_engine(providers: Sequence[Provider], **options: Unpack[EngineOptions]) -> AbstractAsyncContextManager[Engine]:
-    """Open an engine: `async with ms.open_engine([provider]) as engine`.
+    """Open an engine on the calling task's event loop, of trio or asyncio: `async with ms.open_engine([provider])`.
 
-    Leaving the block cancels the running calls, closes every socket and ends every task of the engine. Raises
-    `InvalidRequestError` for an option that cannot work, `MonitorError`, and `RuntimeError` outside trio. Raises
-    `EngineClosedError` if the block is left in another trio run than the one in which it was entered.
+    Leaving the block cancels the running calls, closes every socket and ends every task of the engine. Where the task
+    is cancelled, this is raised afterwards. Raises `InvalidRequestError` for an option that cannot work,
+    `MonitorError`, and `EventLoopError` outside a task and on a loop that cannot wait for file descriptors. Raises
+    `EngineClosedError` if the block is left on another event loop than the one on which it was entered.
 
     providers: the providers that requests can name.
     options: the fields of `EngineOptions`.
     """
-    return EngineBlock(open_calls(trio_tasks, providers, options), Engine, trio.lowlevel.current_trio_token)
-
-
-@asynccontextmanager
-async def open_calls(
-    hold_tasks: Callable[[], AbstractAsyncContextManager[EngineTasks]],
-    providers: Sequence[Provider],
-    options: EngineOptions,
-) -> AsyncGenerator[Calls, None]:
-    """Open an engine in the block that `hold_tasks` returns, and yield its calls. As `open_engine`.
-
-    asyncio closes an async generator that is suspended when its loop ends, and so an engine whose block was not left.
-    This is the only one in the block: asyncio closes all at the same time, which fails for one inside another.
-    """
-    check_options(providers, options)
-    variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
-    checked = addressed(providers, variables)
-    if options.get("traffic") is None:
-        check_single_keys(providers)
-    calls: Calls | None = None
-    sharing: Sharing | None = None
-    failure: BaseException | None = None
-    async with hold_tasks() as tasks:
-        loop = tasks.make_loop()
-        backend, timers = tasks.backend, Timers(loop.catch_up)
-        try:
-
-            def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
-                from ..calls import CallStarter
-
-                home, failed = tasks.home, on_callback_raised
-                return CallStarter(backend, loop, timers, checked, options, variables, proxy, home, failed)
-
-            calls = Calls(make_starter, tasks)
-            tasks.on_failure = calls.end_engine
-            loop.start(backend)
-            timers.start(backend)
-            if options.get("traffic") is None and options.get("observer") is None:
-                backend.start(load_for_calls, backend, providers)
-            else:
-                _ = calls.starter  # it checks the options of traffic control and the observer's methods
-            _start_monitor(calls, options.get("monitor", False))
-            sharing = _open_sharing(calls, options.get("traffic"))
-            if sharing is not None:
-                await sharing.join()
-        except BaseException as error:
-            failure = error
-        else:
-            try:
-                yield calls
-            except BaseException as error:
-                # Raised again outside the block of the tasks, so that a nursery does not wrap it in a group.
-                failure = error
-            finally:
-                await _close(calls, tasks, abandoned=isinstance(failure, GeneratorExit))
-        if sharing is not None:
-            await tasks.undisturbed(sharing.leave)
-        timers.close()
-    loop.close()  # after the tasks, because one may wait on the descriptor
-    failure = tasks.outcome(calls.failure if calls is not None else None, failure)
-    if failure is not None:
-        raise failure
-
-
-async def _close(calls: Calls, tasks: EngineTasks, *, abandoned: bool) -> None:
-    """Close the calls. abandoned: the block was not left, so nothing can be awaited."""
-    try:
-        if calls.cancelling and not abandoned:
-            await tasks.undisturbed(calls.servers_reached)  # for two seconds at most
-    finally:
-        calls.close()
-
-
-def _choose_environment(
-    environment: Mapping[str, str] | None, proxy: str | None
-) -> tuple[Mapping[str, str], ProxyConfig | None]:
-    """Return the variables in which keys and proxies are looked up, and the proxy that the program gave.
-
-    Raises `InvalidRequestError` for a proxy URL that cannot be parsed.
-
-    environment: the program's variables; None: `os.environ`.
-    proxy: a URL; "": no proxy, whatever the variables say; None: look it up in the variables.
-    """
-    variables: Mapping[str, str] = os.environ if environment is None else environment
-    if proxy == "":
-        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
-    if not proxy:
-        return variables, None
-    from ...transport.proxy import parse_proxy_url
-
-    try:
-        return variables, parse_proxy_url(proxy)
-    except URLError as error:
-        raise InvalidRequestError("proxy", str(error)) from None
+    return EngineBlock(open_calls(providers, options), Engine)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-import trio
-
+from ...transport.running import EventLoop, EventLoopEndedError
+from ..call.home import Home
 from ..request.errors import EngineClosedError
 
 Result = TypeVar("Result")
@@ -20,26 +19,25 @@ FORKED = "this portal was opened in another process: open one after the fork"
 
 
 class EngineThread:
-    """Runs functions on the thread that creates this object, which runs trio."""
+    """Runs functions on the thread in which an engine lives."""
 
-    __slots__ = ("_process", "_thread", "_token")
+    __slots__ = ("_event_loop", "_home")
 
-    def __init__(self) -> None:
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.get_ident()
-        self._process = os.getpid()
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._event_loop = EventLoop.of(home.loop)
 
     @property
     def is_running(self) -> bool:
         """Whether the thread can run: a fork copies no threads, and a daemon thread stops when Python ends."""
-        return os.getpid() == self._process and not sys.is_finalizing()
+        return not self._home.is_forked and not sys.is_finalizing()
 
     def soon(self, function: Callable[[], None]) -> None:
         """Schedule the function on the thread and return at once. After the engine is closed, nothing is called."""
         self._check_runs()
         try:
-            self._token.run_sync_soon(function)
-        except trio.RunFinishedError:
+            self._event_loop.soon(function)
+        except EventLoopEndedError:
             pass
 
     def leave(self, function: Callable[[], None]) -> None:
@@ -54,11 +52,11 @@ class EngineThread:
         Raises `EngineClosedError`, and any exception of the function.
         """
         self._check_runs()
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._home.thread:
             return function()  # in a callback
         try:
-            return trio.from_thread.run_sync(function, trio_token=self._token)
-        except trio.RunFinishedError:
+            return self._event_loop.call(function)
+        except EventLoopEndedError:
             raise EngineClosedError(CLOSED) from None
 
     def run_async(self, function: Callable[[], Awaitable[Result]]) -> Result:
@@ -68,16 +66,16 @@ class EngineThread:
         """
         self.check_may_block()
         try:
-            return trio.from_thread.run(function, trio_token=self._token)
-        except trio.RunFinishedError:
+            return self._event_loop.run(function)
+        except EventLoopEndedError:
             raise EngineClosedError(CLOSED) from None
 
     def check_may_block(self) -> None:
         """Raises `RuntimeError` on the engine's own thread, and `EngineClosedError` where nobody would end the wait."""
         self._check_runs()
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._home.thread:
             raise RuntimeError("a callback must not wait for a call: it holds up the thread that would end it")
 
     def _check_runs(self) -> None:
         if not self.is_running:
-            raise EngineClosedError(ENDING if os.getpid() == self._process else FORKED)
+            raise EngineClosedError(FORKED if self._home.is_forked else ENDING)

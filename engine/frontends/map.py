@@ -1,8 +1,8 @@
 """`map`: makes a call for each of many requests, and iterates over their completions.
 
-`MappedCalls` stores the calls and decides when another one may start; it never waits. `CallMap` waits in trio,
-`manystream.aio_map` waits in asyncio, and `portal_map.py` blocks a thread. One task reads the requests; a call is not a
-task, and reports its end to a callback.
+`MappedCalls` stores the calls and decides when another one may start; it never waits. `CallMap` waits on the engine's
+event loop, and `portal_map.py` blocks a thread. One task reads the requests; a call is not a task, and reports its end
+to a callback.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
-import trio
-
 from ...providers.errors import InvalidRequestError
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Request
@@ -20,8 +18,11 @@ from ...providers.model.rules import check_iterable, flag, whole
 from ..call.callbacks import OnCompletion
 from ..call.completion import Completion
 from ..call.handle import Call
-from ..call.home import Home
 from ..request.errors import TooManyCallsError, refuse_await
+
+if TYPE_CHECKING:
+    from ...transport.backend import Backend, TaskGroup
+    from ..call.home import Home
 
 Key = TypeVar("Key")
 
@@ -305,58 +306,51 @@ class CallMap(Generic[Key]):
     if not TYPE_CHECKING:
         __await__ = refuse_await("a map is not awaited; write: async with engine.map(requests) as results:")
 
-    def __init__(self, home: Home, start: Start, requests: object, concurrency: int, *, ordered: bool) -> None:
+    def __init__(
+        self, home: Home, backend: Backend, start: Start, requests: object, concurrency: int, *, ordered: bool
+    ) -> None:
         home.check()
         check_source(requests)
         self._home = home
-        self._arrived = trio.Event()
-        self._has_room = trio.Event()
+        self._backend = backend
+        self._arrived = backend.event()
+        self._has_room = backend.event()
         self._calls: MappedCalls[Key] = MappedCalls(
             start, concurrency, ordered=ordered, on_result=self._wake, on_room=self._let_in
         )
-        self._feeder = Feeder(self._calls, requests, self._wait_for_room, trio.lowlevel.checkpoint)
-        self._block = trio.open_nursery()
-        self._nursery: trio.Nursery | None = None
-        self._interrupt: BaseException | None = None
+        self._feeder = Feeder(self._calls, requests, self._wait_for_room, backend.checkpoint)
+        self._block = backend.open_group()
+        self._group: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
-        check_not_entered(self._nursery)
-        self._nursery = await self._block.__aenter__()
-        self._nursery.start_soon(self._feed, self._nursery, name="manystream map")
+        check_not_entered(self._group)
+        self._group = await self._block.__aenter__()
+        self._group.start(self._feeder.run)
         return self
-
-    async def _feed(self, nursery: trio.Nursery) -> None:
-        """Read the requests. What ends the program, such as Ctrl-C, leaves the block as it is and not in a group."""
-        try:
-            await self._feeder.run()
-        except trio.Cancelled:
-            raise
-        except BaseException as error:
-            self._interrupt = error
-            nursery.cancel_scope.cancel()
 
     async def __aexit__(self, *_: object) -> None:
         self._calls.close()
-        if self._nursery is not None:
-            self._nursery.cancel_scope.cancel()
-            # The nursery does not get the body's exception. The block raises it itself, so it is not put into a group.
-            await self._block.__aexit__(None, None, None)
-        if self._interrupt is not None:
-            raise self._interrupt
+        if self._group is not None:
+            self._group.cancel()
+            # The group does not get the body's exception. The block raises it itself, so it is not put into a group.
+            try:
+                await self._block.__aexit__(None, None, None)
+            except BaseExceptionGroup as group:  # what the source raised, such as Ctrl-C, in a nursery
+                raise group.exceptions[0] from None
         self._feeder.check_closed()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> tuple[Key, Completion]:
-        check_entered(self._nursery, FORM)
+        check_entered(self._group, FORM)
         self._home.check()
-        await trio.lowlevel.checkpoint()
+        await self._backend.checkpoint_without_wait()
         while (result := self._calls.take()) is None:
             if self._calls.check_over():
                 raise StopAsyncIteration
             if self._arrived.is_set():  # else another task waits for this event
-                self._arrived = trio.Event()
+                self._arrived = self._backend.event()
             await self._arrived.wait()
         return result
 
@@ -367,7 +361,7 @@ class CallMap(Generic[Key]):
         self._has_room.set()
 
     async def _wait_for_room(self) -> None:
-        self._has_room = trio.Event()
+        self._has_room = self._backend.event()
         await self._has_room.wait()
 
 

@@ -252,6 +252,11 @@ class Portal:
     def __repr__(self) -> str:
         return f"<Portal to {self._calls!r}>"
 
+    @property
+    def closed(self) -> bool:
+        """Whether the portal's engine is closed, so that it starts no call."""
+        return bool(self._calls.closed) or not self._thread.is_running
+
     def request(self, request: Request) -> Response:
         """Make an unstreamed call, block until it has ended, and return its response.
 

@@ -1,7 +1,4 @@
-"""A streamed call as an async iterator with backpressure down to TCP, and the base class of all such iterators.
-
-`aio` and `portal` derive their iterators from the same base class.
-"""
+"""A streamed call as an async iterator with backpressure down to TCP, and what it shares with the portal's iterator."""
 
 from __future__ import annotations
 
@@ -9,11 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
-import trio
-
 from ...providers.errors import InvalidRequestError
 from ...providers.model.events import Error, Event
 from ...providers.model.request import Request
+from ...transport.backend import Backend, Signal
 from ..call.callbacks import OnCompletion, OnEvent
 from ..call.completion import Completion
 from ..call.handle import Call
@@ -126,24 +122,27 @@ class EventStream(BufferedEvents[Call]):
     completion: the call's final record, once it has ended.
     """
 
-    def __init__(self, home: Home, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
+    def __init__(self, home: Home, backend: Backend, start: Callable[[OnEvent, OnCompletion], Call]) -> None:
         super().__init__()
         self._home = home
+        self._backend = backend
         self._start = start
-        self._arrived: trio.Event | None = None
+        self._arrived: Signal | None = None
 
     async def __aenter__(self) -> EventStream:
         self._check_not_entered()
-        # Nothing after the start may raise: `__aexit__` would not be called, and the started call would go on.
-        await trio.lowlevel.checkpoint_if_cancelled()
         self._call = self._start(self._on_event, self._on_completion)
-        await trio.lowlevel.cancel_shielded_checkpoint()
+        try:
+            await self._backend.checkpoint_without_wait()
+        except BaseException:
+            self._call.cancel()  # `__aexit__` is not called
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._call is not None:
             self._call.cancel()
-        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._backend.checkpoint_without_wait()
 
     def __aiter__(self) -> EventStream:
         return self
@@ -151,13 +150,13 @@ class EventStream(BufferedEvents[Call]):
     async def __anext__(self) -> Event:
         if not self._waiting and self.completion is None:
             self._home.check()
-        await trio.lowlevel.checkpoint()
+        await self._backend.checkpoint_without_wait()
         while not self._waiting:
             if self._over():
                 raise StopAsyncIteration
             if self._arrived is not None:
                 raise RuntimeError("another task is already waiting for this stream's next event")
-            self._arrived = trio.Event()
+            self._arrived = self._backend.signal()
             try:
                 await self._arrived.wait()
             finally:

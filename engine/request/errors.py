@@ -118,5 +118,9 @@ class EngineClosedError(ManystreamError, RuntimeError):
     """The engine was used after its block was left, in another process, or on another thread."""
 
 
+class EventLoopError(ManystreamError, RuntimeError):
+    """No event loop of trio or asyncio runs here, or it cannot wait for file descriptors."""
+
+
 class TooManyCallsError(ManystreamError, RuntimeError):
     """`Limits.max_calls` calls are running. Start this call when one of them has ended."""

@@ -1,7 +1,7 @@
 """The core of the transports for httpx2's and httpx's clients: sends requests over the transport layer.
 
-A transport belongs to the event loop of its first request. Where that event loop has been closed, the transport drops
-its sockets and begins anew on the loop of the next request.
+A transport belongs to the event loop of its first request, and closes its sockets when that loop ends. Then it begins
+anew on the loop of the next request.
 """
 
 from __future__ import annotations
@@ -184,7 +184,9 @@ class ClientTransport:
             timers.close()
             loop.close()
             raise
-        return Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
+        running = Running(here, backend, loop, timers, Pool(backend, loop, timers, open_socket, self._limits))
+        running.at_end = here.at_end(running.close)
+        return running
 
     def _broken_down(self, error: BaseException) -> None:
         """End everything after a defect of a background task. The next request starts anew."""

@@ -62,6 +62,7 @@ class Running:
     """What one event loop carries.
 
     transfers: those that have not ended, in the order of their beginning.
+    at_end: what calls `close` at the end of the event loop.
     """
 
     event_loop: EventLoop
@@ -70,6 +71,7 @@ class Running:
     timers: Timers
     pool: Pool
     transfers: dict[Transfer, None] = field(default_factory=dict["Transfer", None])
+    at_end: object = None
 
     def close(self) -> None:
         """End all transfers and close all sockets, on the event loop itself."""

@@ -48,7 +48,6 @@ from .forwarding import Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
 
 if TYPE_CHECKING:
-    from ..aio import Engine as AsyncioEngine
     from ..engine import Engine
     from ..engine.gate import Calls
     from ..engine.traffic.budgets.amounts import Budget
@@ -223,7 +222,7 @@ class Gateway:
 
     def __init__(
         self,
-        engine: Engine | AsyncioEngine,
+        engine: Engine,
         host: str,
         port: int,
         key: str | None,
@@ -472,7 +471,7 @@ class Gateway:
 
 
 def open_gateway(
-    engine: Engine | AsyncioEngine,
+    engine: Engine,
     *,
     host: str = "127.0.0.1",
     port: int = 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -11,13 +10,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 import manystream as ms
-from docs import asyncio_tabs
 from manystream.simulator import open_simulator
 from tests.support.blocks import FENCE, LANGUAGES, ROOT, Block, name_of, pages, read_blocks, setting
 
@@ -37,12 +35,6 @@ def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.endswith(hidden)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
     return kept | {"PATH": path, "HOME": str(home), "PYTHONIOENCODING": "utf-8", "NO_COLOR": "1", "COLUMNS": "100"}
-
-
-def asyncio_form(block: Block) -> Block | None:
-    """Return the form for asyncio that the site shows beside a block; None for a block without one."""
-    form = asyncio_tabs.to_asyncio(block.code) if block.language == "python" else None
-    return None if form is None else replace(block, code=form)
 
 
 @pytest.fixture(scope="module")
@@ -70,24 +62,6 @@ def test_the_blocks_of_a_page_do_as_it_says(
     page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     run_page(runner, page, address, tmp_path, setting(), [block for block in BLOCKS[page] if block.reason is None])
-
-
-@pytest.mark.parametrize("page", [name for name, blocks in BLOCKS.items() if any(map(asyncio_form, blocks))])
-def test_a_page_for_asyncio_prints_the_same(
-    page: str, address: str, runner: subprocess.Popen[str], tmp_path: Path
-) -> None:
-    """Blocks that only trio can run are left out, and commands, except what they start in the background."""
-    blocks = [
-        asyncio_form(block) or block
-        for block in BLOCKS[page]
-        if block.reason is None and (block.language != "console" or block.code.rstrip().endswith("&"))
-    ]
-    alike = [block for block in blocks if block.language != "python" or not asyncio_tabs.ALIKE.search(block.code)]
-    # The simulator counts how often a key has failed, and may have run the page's other form.
-    fresh = [replace(block, code=block.code.replace(",key=", ",key=asyncio-")) for block in alike]
-    form = asyncio_tabs.to_asyncio(setting())
-    assert form is not None
-    run_page(runner, page, address, tmp_path, form, fresh)
 
 
 def run_page(
@@ -164,12 +138,8 @@ def test_the_first_screen_of_readme_installs_and_runs() -> None:
     assert on_asyncio.line < 60
 
 
-def test_readme_shows_the_error_of_the_wrong_open_engine() -> None:
-    async def main() -> None:
-        async with ms.open_engine([]):
-            pass
-
-    with pytest.raises(RuntimeError) as error:
-        asyncio.run(main())
-    shown = re.search(r"`RuntimeError: (.*) …`", (ROOT / "README.md").read_text("utf-8"))
+def test_readme_shows_the_error_without_an_event_loop() -> None:
+    with pytest.raises(ms.EventLoopError) as error:
+        ms.open_engine([]).__aenter__().send(None)  # type: ignore[attr-defined]
+    shown = re.search(r"`EventLoopError: (.*) …`", (ROOT / "README.md").read_text("utf-8"))
     assert str(error.value).startswith(shown[1])

@@ -12,7 +12,6 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.engine.observe.observer import CallStart, Observer
 from manystream.portal import open_portal
 from tests.support.addresses import closed_port
@@ -215,7 +214,7 @@ def test_the_contexts_of_asyncio_tasks() -> None:
     async def main() -> None:
         with serving(serve) as server:
             provider = ms.OpenAIChat("k", f"{server.url}/v1")
-            async with aio.open_engine([provider], observer=observer) as engine:
+            async with ms.open_engine([provider], observer=observer) as engine:
 
                 async def agent(who: str) -> None:
                     WHO.set(who)

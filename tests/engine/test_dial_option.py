@@ -10,7 +10,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
 from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 
@@ -157,7 +156,7 @@ async def test_asyncio_and_portal_engines_accept_dial() -> None:
             return sock
 
         async def on_asyncio() -> str:
-            async with aio.open_engine([provider], dial=dial) as engine:
+            async with ms.open_engine([provider], dial=dial) as engine:
                 return (await engine.request(hello())).text
 
         assert await trio.to_thread.run_sync(with_a_portal) == "by another way"

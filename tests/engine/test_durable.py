@@ -23,7 +23,6 @@ import trustme
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.engine.request.durable import ResumeToken
 from manystream.portal import open_portal
 from manystream.simulator import open_simulator_thread
@@ -182,7 +181,7 @@ def durable(text: str = "Hello.", **options: object) -> ms.Request:
     return ms.Request("m", text, **{"durable": True, **options})  # type: ignore[arg-type]
 
 
-async def read(engine: ms.Engine | aio.Engine, request: ms.Request) -> Recorder:
+async def read(engine: ms.Engine, request: ms.Request) -> Recorder:
     recorder = Recorder()
     await engine.start_stream(request, recorder.on_event, recorder.on_completion).wait()
     return recorder
@@ -1185,7 +1184,7 @@ def test_asyncio_programs_read_durable_answers() -> None:
     keeper, recorder = Keeper(STREAMS["interactions"], [1700, 1700]), Recorder()
 
     async def main(origin: str) -> None:
-        async with aio.open_engine([provider_of("interactions", origin)]) as engine:
+        async with ms.open_engine([provider_of("interactions", origin)]) as engine:
             call = engine.start_stream(durable(), recorder.on_event, recorder.on_completion)
             assert (await call.wait()).resumed == 1
             token, again = call.resume_token, Recorder()

@@ -12,7 +12,6 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream import aio
 from manystream.engine import Limits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
@@ -215,7 +214,7 @@ def test_on_asyncio_the_block_s_own_task_raises_ctrl_c(error: Callable[[], BaseE
     recorders = [Recorder() for _ in range(NEIGHBOURS)]
 
     async def main(url: str) -> None:
-        async with aio.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
+        async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
             calls = [engine.start_stream(hello(), each.on_event, each.on_completion) for each in recorders]
             calls.append(engine.start_stream(hello(), raising(error)))
             await asyncio.gather(*(call.wait() for call in calls))

@@ -11,6 +11,7 @@ from manystream.engine.frontends.map import Feeder, MappedCalls, Source, check_s
 from manystream.engine.frontends.portal import PortalStream
 from manystream.engine.frontends.portal_map import PortalMap
 from manystream.engine.frontends.stream import EventStream
+from manystream.transport.trio_backend import TRIO
 
 
 class Call:
@@ -58,7 +59,7 @@ async def taken(stream: EventStream, count: int) -> list[str]:
 
 async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
     starter = Starter()
-    stream = EventStream(Home(trio.lowlevel.current_trio_token, ""), starter)  # type: ignore[arg-type]
+    stream = EventStream(Home(trio.lowlevel.current_trio_token), TRIO, starter)  # type: ignore[arg-type]
     async with stream:
         for number in range(63):
             starter.on_event(ms.TextDelta(0, str(number)))
@@ -81,7 +82,7 @@ async def test_a_stream_is_paused_at_64_events_and_resumed_at_16() -> None:
 async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
     starter = Starter()
     error = failure()
-    async with EventStream(Home(trio.lowlevel.current_trio_token, ""), starter) as stream:  # type: ignore[arg-type]
+    async with EventStream(Home(trio.lowlevel.current_trio_token), TRIO, starter) as stream:  # type: ignore[arg-type]
         assert stream.call is starter.call
         assert stream.completion is None
         starter.on_event(ms.TextDelta(0, "a"))
@@ -98,7 +99,7 @@ async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
 
 async def test_a_stream_ends_behind_its_last_event_each_time() -> None:
     starter = Starter()
-    async with EventStream(Home(trio.lowlevel.current_trio_token, ""), starter) as stream:  # type: ignore[arg-type]
+    async with EventStream(Home(trio.lowlevel.current_trio_token), TRIO, starter) as stream:  # type: ignore[arg-type]
         starter.on_event(ms.TextDelta(0, "a"))
         starter.on_completion(ms.Completion(True))
         assert [event async for event in stream] == [ms.TextDelta(0, "a")]

@@ -17,7 +17,6 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.portal import open_portal
 from tests.support.peers import (
     NO_RETRY,
@@ -344,7 +343,7 @@ def _ask_from_a_thread(origin: str, key: ms.APIKey) -> str:
 
 
 async def _ask_from_asyncio(origin: str, key: ms.APIKey) -> str:
-    async with aio.open_engine([chat(origin, key)]) as engine:
+    async with ms.open_engine([chat(origin, key)]) as engine:
         return (await engine.request(hello())).text
 
 

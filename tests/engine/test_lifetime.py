@@ -14,7 +14,6 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.engine import EngineClosedError, Limits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
@@ -234,7 +233,7 @@ def test_on_asyncio() -> None:
     recorders = [Recorder() for _ in range(6)]
 
     async def main(url: str) -> bool:
-        async with aio.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
+        async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
             for each in recorders:
                 engine.start_stream(hello(), each.on_event, each.on_completion)
             with pytest.raises(ValueError, match="timeout must be seconds"):
@@ -254,7 +253,7 @@ def test_on_asyncio() -> None:
 
 def test_a_drain_on_asyncio_can_be_cancelled() -> None:
     async def main(url: str) -> None:
-        async with aio.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
+        async with ms.open_engine([ms.OpenAIChat(api_key="k", base_url=url)]) as engine:
             call = engine.start_stream(hello())
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(engine.drain(math.inf), 0.05)

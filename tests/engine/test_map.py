@@ -14,6 +14,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine.call.home import Home
 from manystream.engine.frontends.map import CallMap
+from manystream.transport.trio_backend import TRIO
 from tests.support.peers import Line, answer, chat_answer, open_peer
 
 
@@ -69,11 +70,11 @@ def keyed(count: int) -> Iterator[tuple[int, ms.Request]]:
 
 
 def here() -> Home:
-    return Home(trio.lowlevel.current_trio_token, "")
+    return Home(trio.lowlevel.current_trio_token)
 
 
 def mapped(stub: StubEngine, source: object, *, concurrency: int = 3, ordered: bool = False) -> CallMap[ms.Request]:
-    return CallMap(here(), stub.start, source, concurrency, ordered=ordered)
+    return CallMap(here(), TRIO, stub.start, source, concurrency, ordered=ordered)
 
 
 async def read_into(seen: list[str], results: CallMap[ms.Request]) -> None:
@@ -117,7 +118,7 @@ async def test_an_async_iterable_is_a_source_too() -> None:
 
 
 async def test_a_key_comes_back_in_the_place_of_its_request() -> None:
-    calls: CallMap[int] = CallMap(here(), StubEngine().start, keyed(10), 3, ordered=False)
+    calls: CallMap[int] = CallMap(here(), TRIO, StubEngine().start, keyed(10), 3, ordered=False)
     async with calls as results:
         assert sorted([key async for key, _ in results]) == list(range(10))
 
@@ -190,7 +191,7 @@ async def test_an_item_that_is_not_a_request_gets_an_error() -> None:
 async def test_a_tuple_that_is_no_pair_gets_an_error(size: int) -> None:
     item = (ms.Request("m", [ms.Message.user("hello")]),) * size
     pair = ("key", ms.Request("m", [ms.Message.user("hello")]))
-    results: CallMap[object] = CallMap(here(), StubEngine().start, [item, pair], 2, ordered=True)
+    results: CallMap[object] = CallMap(here(), TRIO, StubEngine().start, [item, pair], 2, ordered=True)
     async with results:
         found = [(key, completion.error_message) async for key, completion in results]
     wrong = f"requests: an item must be a Request or a pair of a key and a Request, not a tuple of {size}"

@@ -13,13 +13,12 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.batch import Batch
 from manystream.engine.observe.observer import HOOKS
 from manystream.portal import Portal, open_portal
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
 
-Door = ms.Engine | aio.Engine | Portal
+Door = ms.Engine | Portal
 
 CHAT = ms.OpenAIChat(api_key="key", base_url="http://127.0.0.1:9/v1")
 LONG_RETRY = ms.Retry(base=1000.0)
@@ -40,7 +39,7 @@ async def test_reading_a_stream_without_its_block_shows_the_right_use() -> None:
 
 def test_reading_an_asyncio_stream_without_its_block_is_an_error() -> None:
     async def main() -> None:
-        async with aio.open_engine([CHAT]) as engine, asyncio.timeout(5):
+        async with ms.open_engine([CHAT]) as engine, asyncio.timeout(5):
             with pytest.raises(RuntimeError, match=r"async with engine\.stream"):
                 async for _ in engine.stream(hello()):
                     pass
@@ -193,7 +192,7 @@ async def test_a_callback_that_cannot_run_is_refused(callback: Any, name: str) -
 @never_run
 def test_an_asyncio_callback_that_cannot_run_is_refused(callback: Any, name: str) -> None:
     async def main() -> None:
-        async with aio.open_engine([CHAT]) as engine:
+        async with ms.open_engine([CHAT]) as engine:
             assert_each_is_refused(engine, callback, name)
 
     asyncio.run(main())
@@ -256,17 +255,12 @@ def test_a_batch_refuses_functions_that_cannot_run() -> None:
 # --- an engine for another kind of program ---
 
 
-def test_open_engine_in_an_asyncio_program_names_aio() -> None:
-    async def main() -> None:
-        with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
-            async with ms.open_engine([CHAT]):
-                pass
-        async with aio.open_engine([CHAT]):  # trio now runs on this thread, but not in this task
-            with pytest.raises(RuntimeError, match=r"manystream\.aio\.open_engine"):
-                async with ms.open_engine([CHAT]):
-                    pass
-
-    asyncio.run(main())
+def test_open_engine_without_an_event_loop_names_doors() -> None:
+    block = ms.open_engine([CHAT]).__aenter__()
+    with pytest.raises(ms.EventLoopError, match=r"trio\.run.*asyncio\.run.*ms\.LazyEngine.*manystream\.portal"):
+        block.send(None)  # type: ignore[attr-defined]
+    assert issubclass(ms.EventLoopError, ms.ManystreamError)
+    assert issubclass(ms.EventLoopError, RuntimeError)
 
 
 # --- a call that is tied to a block ---
@@ -310,7 +304,7 @@ async def test_a_completed_call_keeps_its_completion_after_its_block() -> None:
 
 def test_cancelling_an_asyncio_task_in_its_block_ends_the_call() -> None:
     async def main() -> None:
-        async with aio.open_engine([CHAT]) as engine:
+        async with ms.open_engine([CHAT]) as engine:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0), engine.start_stream(hello(retry=LONG_RETRY)) as call:
                     await call.wait()
@@ -341,20 +335,15 @@ NOT_AWAITED: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize(("make", "message"), NOT_AWAITED.values(), ids=NOT_AWAITED)
-@pytest.mark.parametrize("open_engine", [ms.open_engine, aio.open_engine], ids=["trio", "asyncio"])
-def test_awaited_by_mistake_says_why(
-    open_engine: Callable[[Any], Any], make: Callable[[Any], Any], message: str
-) -> None:
+@pytest.mark.parametrize("run", [trio.run, lambda main: asyncio.run(main())], ids=["trio", "asyncio"])
+def test_awaited_by_mistake_says_why(run: Callable[[Any], Any], make: Callable[[Any], Any], message: str) -> None:
     async def main() -> None:
         with pytest.raises(TypeError) as caught:
-            await open_engine([CHAT])
+            await ms.open_engine([CHAT])
         assert str(caught.value) == "open_engine is not awaited; write: async with open_engine(…) as engine:"
-        async with open_engine([CHAT]) as engine:
+        async with ms.open_engine([CHAT]) as engine:
             with pytest.raises(TypeError) as caught:
                 await make(engine)
             assert str(caught.value) == message
 
-    if open_engine is ms.open_engine:
-        trio.run(main)
-    else:
-        asyncio.run(main())
+    run(main)

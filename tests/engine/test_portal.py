@@ -12,6 +12,7 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.engine.call.home import Home
 from manystream.engine.frontends.engine_thread import EngineThread
 from manystream.engine.frontends.portal import Portal, PortalCall, PortalRecording
 from tests.support.peers import Line, open_peer
@@ -281,7 +282,7 @@ def _in_a_thread(function: Callable[[], object]) -> object:
 
 def test_functions_run_on_the_thread_that_runs_trio() -> None:
     async def main() -> EngineThread:
-        one, here = EngineThread(), threading.get_ident()
+        one, here = EngineThread(Home(trio.lowlevel.current_trio_token)), threading.get_ident()
         assert one.run(threading.get_ident) == here
         with pytest.raises(RuntimeError) as raised:
             one.run_async(_seven)
@@ -309,7 +310,7 @@ def test_functions_run_on_the_thread_that_runs_trio() -> None:
 
 def test_a_portal_is_not_used_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        one = EngineThread()
+        one = EngineThread(Home(trio.lowlevel.current_trio_token))
         process = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: process + 1)
         ways: tuple[Callable[[], object], ...] = (

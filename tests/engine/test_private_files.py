@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream import aio
 from manystream.batch import Journal, JournalError
 from manystream.portal import open_portal
 from tests.support.batches import records, write
@@ -151,7 +150,7 @@ def test_an_asyncio_engine_s_recording_may_replace_too(tmp_path: Path) -> None:
     path.write_text("old")
 
     async def main() -> None:
-        async with aio.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
+        async with ms.open_engine([ms.OpenAIChat("key", "http://127.0.0.1:9/v1")]) as engine:
             with pytest.raises(FileExistsError):
                 engine.record(path)
             with engine.record(path, replace=True):

@@ -20,7 +20,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
 from manystream.engine import sharing
 from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
@@ -335,7 +334,7 @@ def use_both(place: Path) -> None:
         )
 
         async def with_asyncio() -> list[bool]:
-            async with aio.open_engine([provider], traffic=traffic) as engine:
+            async with ms.open_engine([provider], traffic=traffic) as engine:
                 found = [await engine.request(hello()) for _ in range(2)]
             return [bool(each.text) for each in found]
 

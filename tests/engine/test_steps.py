@@ -10,7 +10,6 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.engine.call.body import STEP_EVENTS
 from manystream.engine.frontends.stream import HIGH_WATER
 from manystream.portal import open_portal
@@ -237,7 +236,7 @@ async def test_the_high_water_mark_holds_for_asyncio_and_threads() -> None:
     _, pieces, count = FORMS["parts in the middle"]
 
     async def with_asyncio(provider: ms.Provider) -> None:
-        async with aio.open_engine([provider], proxy="") as engine, engine.stream(hello()) as events:
+        async with ms.open_engine([provider], proxy="") as engine, engine.stream(hello()) as events:
             taken = 0
             async for _ in events:
                 taken += 1

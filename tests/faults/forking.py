@@ -20,7 +20,6 @@ import trio
 
 import manystream as ms
 import manystream.httpx2
-from manystream import aio
 from manystream.portal import open_portal
 from tests.support.peers import STREAM_HEAD, chat_stream, chunked, hello
 from tests.support.threaded_server import Server, Wire
@@ -162,7 +161,7 @@ def main(door: str, folder: Path) -> None:
     if door == "trio":
         trio.run(program.with_engine, ms.open_engine([program.provider], **program.options), until_on_trio)
     elif door == "asyncio":
-        asyncio.run(program.with_engine(aio.open_engine([program.provider], **program.options), until_on_asyncio))
+        asyncio.run(program.with_engine(ms.open_engine([program.provider], **program.options), until_on_asyncio))
     elif door == "client on trio":
         trio.run(program.with_client)
     elif door == "client on asyncio":

@@ -20,7 +20,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
 from manystream.batch import Batch, BatchError, Journal, read_lines
 from manystream.portal import open_portal
 from tests.faults.test_secrets import ECHOES, KEY, everything_said, found_in
@@ -146,7 +145,7 @@ async def test_no_file_of_a_batch_contains_the_key(tmp_path: Path, log: pytest.L
 async def test_no_bridge_shows_the_key(log: pytest.LogCaptureFixture) -> None:
     async def in_asyncio(provider: ms.Provider, ways: int) -> list[object]:
         said: list[object] = []
-        async with aio.open_engine([provider], retry=NO_RETRY) as engine:
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine:
             for _ in range(ways):
                 call = engine.start_stream(hello())
                 completion = await call.wait()

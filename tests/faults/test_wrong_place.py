@@ -24,7 +24,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, open_simulator_thread
@@ -33,7 +32,7 @@ from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chun
 PROVIDER = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
 
 
-async def enter(engine: ms.Engine | aio.Engine) -> None:
+async def enter(engine: ms.Engine) -> None:
     async with engine.stream(hello()):
         raise AssertionError("a stream was entered")
 
@@ -215,7 +214,7 @@ def test_another_asyncio_loop_s_engine_is_an_error(other: str, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
 
     async def open_it() -> Away:
-        block = aio.open_engine([PROVIDER], dial=never_on_asyncio)
+        block = ms.open_engine([PROVIDER], dial=never_on_asyncio)
         away = Away(block, await block.__aenter__())
         await away.enter()
         return away
@@ -234,7 +233,7 @@ def test_another_asyncio_loop_s_engine_is_an_error(other: str, tmp_path: Path, m
             hint = "leave the block of open_engine on the event loop on which it was entered"
             assert re.fullmatch(
                 rf"this engine belongs to asyncio loop {id(own.get_loop()):#x} \(not running\) of thread 'MainThread',"
-                rf" and was used on {where}: ({hint}|open an engine there, or use loop.call_soon_threadsafe\(…\))",
+                rf" and was used on {where}: ({hint}|open an engine there, or use engine\.from_thread there)",
                 error,
             ), (name, error)
         own.run(away.leave())
@@ -335,13 +334,13 @@ def test_a_portal_in_a_fork_is_an_error(simulator: Simulator, tmp_path: Path, mo
 
 
 def test_in_asyncio_a_closed_engine_is_an_error() -> None:
-    async def leave() -> aio.Engine:
-        async with aio.open_engine([PROVIDER]) as engine:
+    async def leave() -> ms.Engine:
+        async with ms.open_engine([PROVIDER]) as engine:
             said = in_a_child(lambda: engine.start_stream(hello()))
             assert "EngineClosedError: this engine was opened in another process" in said
         return engine
 
-    async def use(engine: aio.Engine) -> None:
+    async def use(engine: ms.Engine) -> None:
         with pytest.raises(EngineClosedError, match="block was left"):
             engine.start_stream(hello())
         with pytest.raises(EngineClosedError, match="block was left"):

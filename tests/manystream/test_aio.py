@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trio
 
 import manystream as ms
-from manystream import aio
 from manystream.portal import open_portal
 from tests.manystream.asyncio_programs import ENDLESS, ask, run
 from tests.support.waiting import LONGEST, eventually
@@ -28,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_request_returns_its_response(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             response = await engine.request(ask())
             assert response.text
             assert response.finish_reason is ms.FinishReason.STOP
@@ -38,7 +36,7 @@ def test_a_request_returns_its_response(provider: ms.Provider) -> None:
 
 def test_a_failed_request_raises_its_provider_error(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(ms.ProviderError) as caught:
                 await engine.request(ask("fail=404"))
             assert caught.value.category is ms.ErrorCategory.NOT_FOUND
@@ -58,7 +56,7 @@ def test_callbacks_run_in_wire_order_on_the_loops_thread(provider: ms.Provider) 
             assert asyncio.get_running_loop() is loop
             events.append(event)
 
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             call = engine.start_stream(ask(), on_event, endings.append)
             completion = await call.wait()
             assert endings == [completion]
@@ -74,9 +72,9 @@ def test_callbacks_run_in_wire_order_on_the_loops_thread(provider: ms.Provider) 
 
 def test_a_callback_may_start_calls_and_tasks(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             tasks: list[asyncio.Task[ms.Response]] = []
-            second: list[aio.Call] = []
+            second: list[ms.Call] = []
 
             def on_completion(completion: ms.Completion) -> None:
                 tasks.append(asyncio.create_task(engine.request(ask())))
@@ -94,7 +92,7 @@ def test_an_exception_in_on_event_ends_its_call_only(provider: ms.Provider) -> N
         def fails(event: ms.Event) -> None:
             raise ZeroDivisionError
 
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             wrong, right = engine.start_stream(ask(), fails), engine.start_stream(ask())
             assert (await wrong.wait()).error_category is ms.ErrorCategory.CALLBACK
             assert (await right.wait()).success
@@ -104,7 +102,7 @@ def test_an_exception_in_on_event_ends_its_call_only(provider: ms.Provider) -> N
 
 def test_many_calls_at_once_all_end(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             calls = [engine.start_stream(ask()) for _ in range(200)]
             completions = await asyncio.gather(*(call.wait() for call in calls))
             assert all(completion.success for completion in completions)
@@ -118,7 +116,7 @@ def test_many_calls_at_once_all_end(provider: ms.Provider) -> None:
 
 def test_a_stream_is_iterated_to_its_end(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.stream(ask()) as events:
+        async with ms.open_engine([provider]) as engine, engine.stream(ask()) as events:
             texts = [event.text async for event in events if isinstance(event, ms.TextDelta)]
             assert "".join(texts) == events.completion.response.text
 
@@ -127,7 +125,7 @@ def test_a_stream_is_iterated_to_its_end(provider: ms.Provider) -> None:
 
 def test_a_failed_stream_raises_after_its_events(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.stream(ask("error=4")) as events:
+        async with ms.open_engine([provider]) as engine, engine.stream(ask("error=4")) as events:
             arrived: list[ms.Event] = []
 
             async def read() -> None:
@@ -144,7 +142,7 @@ def test_a_failed_stream_raises_after_its_events(provider: ms.Provider) -> None:
 def test_a_slow_reader_slows_its_server_and_loses_no_event(provider: ms.Provider) -> None:
     async def main() -> None:
         count = 20_000
-        async with aio.open_engine([provider]) as engine, engine.stream(ask(f"events={count}")) as events:
+        async with ms.open_engine([provider]) as engine, engine.stream(ask(f"events={count}")) as events:
             await events.__anext__()
             received = -1
             while received != engine.statistics().bytes_received:  # until TCP delivers no more bytes
@@ -160,7 +158,7 @@ def test_a_slow_reader_slows_its_server_and_loses_no_event(provider: ms.Provider
 
 def test_leaving_a_stream_early_cancels_its_call(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             async with engine.stream(ask(ENDLESS)) as events:
                 async for event in events:
                     if isinstance(event, ms.TextDelta):
@@ -176,7 +174,7 @@ def test_leaving_a_stream_early_cancels_its_call(provider: ms.Provider) -> None:
 
 def test_cancelling_a_requesting_task_cancels_the_call(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             task = asyncio.create_task(engine.request(ask("delay=60")))
             await eventually(lambda: engine.statistics().calls == {"waiting": 1})
             task.cancel()
@@ -192,12 +190,12 @@ def test_cancelling_a_requesting_task_cancels_the_call(provider: ms.Provider) ->
 
 def test_cancelling_an_iterating_task_cancels_the_call(provider: ms.Provider) -> None:
     async def main() -> None:
-        async def read(engine: aio.Engine) -> None:
+        async def read(engine: ms.Engine) -> None:
             async with engine.stream(ask(ENDLESS)) as events:
                 async for _ in events:
                     pass
 
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             task = asyncio.create_task(read(engine))
             await eventually(lambda: engine.statistics().events > 2)
             task.cancel()
@@ -210,7 +208,7 @@ def test_cancelling_an_iterating_task_cancels_the_call(provider: ms.Provider) ->
 
 def test_an_asyncio_timeout_ends_the_call(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05):
                     await engine.request(ask("delay=60"))
@@ -221,7 +219,7 @@ def test_an_asyncio_timeout_ends_the_call(provider: ms.Provider) -> None:
 
 def test_cancelling_a_wait_leaves_the_call_running(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             call = engine.start_request(ask("delay=0.2"))
             first, second = (asyncio.create_task(call.wait()) for _ in range(2))
             await asyncio.sleep(0)
@@ -235,8 +233,8 @@ def test_cancelling_a_wait_leaves_the_call_running(provider: ms.Provider) -> Non
 
 def test_cancel_in_a_callback_keeps_the_partial_answer(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
-            calls: list[aio.Call] = []
+        async with ms.open_engine([provider]) as engine:
+            calls: list[ms.Call] = []
 
             def on_event(event: ms.Event) -> None:
                 if isinstance(event, ms.TextDelta):
@@ -252,7 +250,7 @@ def test_cancel_in_a_callback_keeps_the_partial_answer(provider: ms.Provider) ->
 
 def test_closing_the_engine_ends_every_wait(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             waits = [asyncio.create_task(engine.start_stream(ask(ENDLESS)).wait()) for _ in range(5)]
             requests = [asyncio.create_task(engine.request(ask("delay=60"))) for _ in range(5)]
             await eventually(lambda: engine.statistics().events > 5)
@@ -267,11 +265,11 @@ def test_closing_the_engine_ends_every_wait(provider: ms.Provider) -> None:
 
 def test_a_cancelled_block_still_closes_the_engine(provider: ms.Provider) -> None:
     async def main() -> None:
-        engines: list[aio.Engine] = []
+        engines: list[ms.Engine] = []
         completions: list[ms.Completion] = []
 
         async def hold() -> None:
-            async with aio.open_engine([provider]) as engine:
+            async with ms.open_engine([provider]) as engine:
                 engines.append(engine)
                 engine.start_stream(ask(ENDLESS), None, completions.append)
                 await asyncio.sleep(LONGEST)
@@ -291,7 +289,7 @@ def test_a_cancelled_block_still_closes_the_engine(provider: ms.Provider) -> Non
 def test_cancelling_while_the_engine_opens_leaves_nothing(provider: ms.Provider) -> None:
     async def main() -> None:
         async def hold() -> None:
-            async with aio.open_engine([provider]):
+            async with ms.open_engine([provider]):
                 raise AssertionError
 
         task = asyncio.create_task(hold())
@@ -299,7 +297,7 @@ def test_cancelling_while_the_engine_opens_leaves_nothing(provider: ms.Provider)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             assert (await engine.request(ask())).text
 
     run(main)
@@ -310,8 +308,8 @@ def test_cancelling_while_the_engine_opens_leaves_nothing(provider: ms.Provider)
 
 def test_a_call_shows_its_state(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
-            assert repr(engine).startswith("<asyncio <Engine")
+        async with ms.open_engine([provider]) as engine:
+            assert repr(engine).startswith("<Engine")
             call = engine.start_stream(ask("stall=1"))
             assert isinstance(call, ms.Call)
             assert call.target == "sim/sim-text@stall=1"
@@ -331,7 +329,7 @@ def test_a_call_shows_its_state(provider: ms.Provider) -> None:
 
 def test_a_map_of_what_cannot_be_iterated_is_refused_at_once(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(ms.InvalidRequestError) as caught:
                 engine.map(3)  # type: ignore[call-overload]
             assert (
@@ -350,7 +348,7 @@ async def turns(count: int = 20) -> None:
 
 def test_a_drain_refuses_calls_and_says_whether_all_have_ended(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(ValueError, match="timeout"):
                 await engine.drain(-1)
             slow = engine.start_request(ask("delay=30"))
@@ -365,7 +363,7 @@ def test_a_drain_refuses_calls_and_says_whether_all_have_ended(provider: ms.Prov
 
 def test_a_cancelled_drain_leaves_no_task(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             call = engine.start_request(ask("delay=30"))
             drain = asyncio.create_task(engine.drain(60))
             await turns()
@@ -382,10 +380,10 @@ def test_every_method_belongs_to_the_loops_thread(provider: ms.Provider, tmp_pat
     words = (
         r"this engine belongs to asyncio loop \w+ of thread 'MainThread', and was used in thread '\w+' without an event"
     )
-    words += r" loop: open an engine there, or use loop.call_soon_threadsafe\(…\)"
+    words += r" loop: open an engine there, or use engine\.from_thread there"
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             uses = (
                 lambda: engine.start_stream(ask()),
                 lambda: engine.start_request(ask()),
@@ -405,7 +403,7 @@ def test_a_recording_holds_the_calls_of_its_block(provider: ms.Provider, tmp_pat
     path = tmp_path / "r.jsonl"
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with engine.record(path):
                 await engine.request(ask())
             size = path.stat().st_size
@@ -423,7 +421,7 @@ def test_a_monitor_reports_to_its_clients(provider: ms.Provider, tmp_path: Path)
     path = tmp_path / "m.sock"
 
     async def main() -> None:
-        async with aio.open_engine([provider], monitor=path) as engine:
+        async with ms.open_engine([provider], monitor=path) as engine:
             await engine.request(ask())
             reader, writer = await asyncio.open_unix_connection(path)
             for _ in range(2):
@@ -438,7 +436,7 @@ def test_a_monitor_reports_to_its_clients(provider: ms.Provider, tmp_path: Path)
 
 def test_one_task_at_a_time_waits_for_an_event(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.stream(ask("delay=0.5")) as events:
+        async with ms.open_engine([provider]) as engine, engine.stream(ask("delay=0.5")) as events:
             first = asyncio.create_task(anext(events))
             await asyncio.sleep(0)
             with pytest.raises(RuntimeError) as caught:
@@ -451,25 +449,11 @@ def test_one_task_at_a_time_waits_for_an_event(provider: ms.Provider) -> None:
     asyncio.run(main())
 
 
-def test_the_words_without_an_event_loop(provider: ms.Provider) -> None:
-    async def main() -> None:
-        async with aio.open_engine([provider]):
-            pass
-
-    with pytest.raises(aio.EventLoopError) as caught:
-        trio.run(main)
-    assert str(caught.value) == (
-        "manystream.aio needs a running asyncio loop, and this thread has none: use manystream.open_engine in a trio"
-        " program, and manystream.portal without an event loop"
-    )
-    assert issubclass(aio.EventLoopError, ms.ManystreamError | RuntimeError)
-
-
 def test_the_task_of_a_map_and_the_thread_of_a_portal_have_names(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.map([ask()], concurrency=1) as results:
+        async with ms.open_engine([provider]) as engine, engine.map([ask()], concurrency=1) as results:
             assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("many")] == [
-                "manystream map"
+                "manystream.engine.frontends.map.Feeder.run"
             ]
             assert [completion.success async for _, completion in results] == [True]
 
@@ -484,17 +468,17 @@ def end_the_program(_: object) -> None:
     raise SystemExit(7)
 
 
-async def wait_for_a_call(engine: aio.Engine) -> None:
+async def wait_for_a_call(engine: ms.Engine) -> None:
     await engine.request(ask())  # raises the error of a cancelled call
 
 
-async def go_on_after_each_error(engine: aio.Engine) -> None:
+async def go_on_after_each_error(engine: ms.Engine) -> None:
     for _ in range(3):
         with contextlib.suppress(ms.ManystreamError, asyncio.CancelledError):
             await engine.request(ask())
 
 
-async def raise_an_own_error(engine: aio.Engine) -> None:
+async def raise_an_own_error(engine: ms.Engine) -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.sleep(30)
     raise LookupError
@@ -506,7 +490,7 @@ def test_an_exception_that_ends_an_engine_leaves_its_block(
     provider: ms.Provider, name: str, body: Callable[[Any], Awaitable[None]]
 ) -> None:
     async def leave() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             engine.start_stream(ask(), **{name: end_the_program})
             await body(30 if body is asyncio.sleep else engine)
 
@@ -514,7 +498,7 @@ def test_an_exception_that_ends_an_engine_leaves_its_block(
         with pytest.raises(SystemExit) as caught:
             await leave()
         assert caught.value.code == 7
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             assert (await engine.request(ask())).text
 
     asyncio.run(main())

@@ -18,7 +18,6 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio
 from tests.support.peers import NO_RETRY, STREAM_HEAD, chat_stream, chunked, hello
 from tests.support.threaded_server import CHUNKED, OK, Server, Wire, hang, serving, together
 from tests.support.waiting import eventually
@@ -99,8 +98,7 @@ def opened(door: str, server: Server, name: str) -> AbstractAsyncContextManager[
     timeouts = ms.Timeouts(**{name: TIMEOUT})
     providers = [ms.OpenAIChat("key", f"{server.url}/v1", name="peer")]
     limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
-    library = ms if door == "trio" else aio
-    return library.open_engine(providers, retry=NO_RETRY, timeouts=timeouts, limits=limits)  # type: ignore[attr-defined, no-any-return]
+    return ms.open_engine(providers, retry=NO_RETRY, timeouts=timeouts, limits=limits)
 
 
 FIRST = STREAM_HEAD.encode() + chunked(chat_stream("a")[0], end=False)

@@ -18,7 +18,6 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream import aio
 from manystream.cache import AnswerCache, CacheError
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
@@ -156,7 +155,7 @@ def test_asyncio_gets_kept_answers(simulator: Simulator, tmp_path: Path) -> None
 
     async def twice() -> list[bool]:
         with AnswerCache(tmp_path) as cache:
-            async with aio.open_engine([provider_of(ms.Anthropic, simulator)], cache=cache) as engine:
+            async with ms.open_engine([provider_of(ms.Anthropic, simulator)], cache=cache) as engine:
                 found = []
                 for _ in range(2):
                     found.append((await engine.start_request(asked("a")).wait()).cached)

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream import aio, portal
+from manystream import portal
 from manystream.engine import EventStream
 from manystream.engine.frontends import engine as core
 from manystream.portal import Portal, open_portal
@@ -20,13 +20,12 @@ from tests.manystream.asyncio_programs import ask, run
 from tests.support.waiting import eventually, until
 
 EXCEPTIONS: dict[type, dict[str, str]] = {
-    aio.Engine: {"close": "leaving the block does it", "from_thread": "loop.call_soon_threadsafe is asyncio's way"},
     portal.Portal: {"close": "the block of its engine does it", "from_thread": "it is for every thread already"},
 }
 """Class → name of a missing method → why it is missing."""
 
 OF_THE_NATIVE_ENGINE = {
-    aio.Engine: core.Engine, portal.Portal: core.Engine, aio.EventStream: EventStream, portal.PortalStream: EventStream,
+    ms.LazyEngine: core.Engine, portal.Portal: core.Engine, portal.PortalStream: EventStream,
 }  # fmt: skip
 
 
@@ -46,7 +45,7 @@ def test_every_door_has_the_engines_methods(door: type) -> None:
     assert missing == set(EXCEPTIONS.get(door, {})), "missing without a reason, or listed but not missing"
 
 
-@pytest.mark.parametrize("door", [aio.Engine, portal.Portal], ids=lambda door: door.__name__)
+@pytest.mark.parametrize("door", [ms.LazyEngine, portal.Portal], ids=lambda door: door.__name__)
 def test_methods_of_one_name_take_the_same_parameters(door: type) -> None:
     for name in offers(core.Engine) & offers(door):
         native = getattr(core.Engine, name)
@@ -54,7 +53,7 @@ def test_methods_of_one_name_take_the_same_parameters(door: type) -> None:
             assert parameters(getattr(door, name)) == parameters(native), name
 
 
-@pytest.mark.parametrize("open_door", [aio.open_engine, portal.open_portal], ids=lambda door: door.__name__)
+@pytest.mark.parametrize("open_door", [ms.LazyEngine, portal.open_portal], ids=lambda door: door.__name__)
 def test_every_door_is_opened_with_the_same_options(open_door: Callable[..., object]) -> None:
     assert parameters(open_door) == parameters(core.open_engine)
 
@@ -75,7 +74,7 @@ async def hanging_dial(host: str, port: int) -> trio.SocketStream:
     raise AssertionError("nobody cancels a sleep with an end")
 
 
-def check(sent: ms.Call | aio.Call | portal.PortalCall, waiting: ms.Call | aio.Call | portal.PortalCall) -> None:
+def check(sent: ms.Call | portal.PortalCall, waiting: ms.Call | portal.PortalCall) -> None:
     """The first call was let go, the second waits."""
     assert (sent.target, sent.waiting_for) == ("one/m", "")
     assert waiting.waiting_for.startswith(WAITED_FOR)
@@ -92,7 +91,7 @@ async def test_traffic_control_on_trio() -> None:
 
 def test_traffic_control_on_asyncio() -> None:
     async def main() -> None:
-        async with aio.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
+        async with ms.open_engine(ONE, traffic=ONE_A_DAY, dial=hanging_dial) as engine:
             waiting = engine.start_stream(ASKED), engine.start_request(ASKED)
             check(*waiting)
             assert engine.statistics().traffic.limiters["one/m"].waiting == 1
@@ -134,7 +133,7 @@ def failing_source() -> Iterator[ms.Request]:
 
 def test_asyncio_gives_each_key_its_completion(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             async with engine.map(keyed(40), concurrency=5) as results:
                 found = {key: completion.success async for key, completion in results}
             assert found == dict.fromkeys(range(40), True)
@@ -155,7 +154,7 @@ def test_asyncio_reads_an_async_source_on_its_loop_and_closes_it(provider: ms.Pr
             closed.append(True)
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             async with engine.map(source(), concurrency=2, ordered=True) as results:
                 async for request, completion in results:
                     assert completion.success
@@ -168,7 +167,7 @@ def test_asyncio_reads_an_async_source_on_its_loop_and_closes_it(provider: ms.Pr
 
 def test_asyncio_raises_a_source_error_after_the_started_calls(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.map(failing_source()) as results:
+        async with ms.open_engine([provider]) as engine, engine.map(failing_source()) as results:
             assert [(await results.__anext__())[1].success for _ in range(2)] == [True, True]
             with pytest.raises(OSError, match="the disk is gone"):
                 await results.__anext__()
@@ -185,7 +184,7 @@ def test_asyncio_ends_if_the_source_awaits_a_cancelled_task(provider: ms.Provide
         await task
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine, engine.map(source()) as results:
+        async with ms.open_engine([provider]) as engine, engine.map(source()) as results:
             assert (await results.__anext__())[1].success
             with pytest.raises(asyncio.CancelledError):
                 await results.__anext__()
@@ -202,7 +201,7 @@ def test_asyncio_raises_what_the_source_raises_as_it_is_closed(provider: ms.Prov
             raise OSError("the file is gone")
 
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(OSError, match="the file is gone"):
                 async with engine.map(source(), concurrency=2) as results:
                     await anext(results)
@@ -212,7 +211,7 @@ def test_asyncio_raises_what_the_source_raises_as_it_is_closed(provider: ms.Prov
 
 def test_asyncio_cancels_what_runs_with_the_task(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
 
             async def program() -> None:
                 async with engine.map((ask("delay=60") for _ in range(10)), concurrency=3) as results:
@@ -231,7 +230,7 @@ def test_asyncio_cancels_what_runs_with_the_task(provider: ms.Provider) -> None:
 
 def test_asyncio_says_how_a_map_is_opened(provider: ms.Provider) -> None:
     async def main() -> None:
-        async with aio.open_engine([provider]) as engine:
+        async with ms.open_engine([provider]) as engine:
             with pytest.raises(RuntimeError, match=r"async with engine\.map"):
                 await engine.map([ask()]).__anext__()
 

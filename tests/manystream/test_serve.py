@@ -26,7 +26,6 @@ from google.genai import errors as genai_errors
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream import aio
 from manystream.http_server import BODY_LIMIT
 from manystream.serve import Gateway, Slot, bodies, open_gateway
 from manystream.serve.bodies import with_members, with_model
@@ -1683,7 +1682,7 @@ def test_it_runs_on_asyncio(simulator: Simulator) -> None:
 
     async def main() -> str:
         async with (
-            aio.open_engine(providers(simulator)) as engine,
+            ms.open_engine(providers(simulator)) as engine,
             open_gateway(engine) as gateway,
             openai.AsyncOpenAI(api_key="key", base_url=f"{gateway.base_url}/v1") as client,
         ):
