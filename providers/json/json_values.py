@@ -374,8 +374,8 @@ def dumps_text(value: Any) -> str:
 
 
 def dumps_printable(value: Any) -> bytes:
-    """Write JSON as `dumps` does, with escapes for the control characters that JSON allows in text: DEL, C1, and those of
-    bidirectional text.
+    """Write JSON as `dumps` does, with escapes for the control characters that JSON allows in text: DEL, C1, and those
+    of bidirectional text.
 
     So a line of it can be printed, whoever wrote its texts.
     """
