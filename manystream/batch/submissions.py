@@ -104,9 +104,9 @@ class WindowAnswer:
 class Submissions:
     """The file, open for one run.
 
-    open: key → submission that is not taken home.
+    open: key → submission whose results are not taken.
     windows: line id → its answer in a window, which is not in the journal.
-    leftover: key → (provider, file) of files that are to be deleted, of submissions that are taken home.
+    leftover: key → (provider, file) of files that are to be deleted, of the other submissions.
     ways: way → what went that way in earlier runs.
     """
 

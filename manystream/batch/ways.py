@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,7 +33,6 @@ import trio
 from ..engine.call.callbacks import OnCompletion
 from ..engine.call.completion import AttemptRecord, Completion, Timings
 from ..engine.call.handle import Call
-from ..engine.frontends.engine import Engine
 from ..engine.request.durable import read_token
 from ..engine.request.prepared import Prepared
 from ..engine.traffic.admission import OK
@@ -46,7 +45,7 @@ from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.model.options import Durable
 from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.openai.windows import WINDOWS
-from .intake import Counters
+from .calls import BATCH, LineCalls
 from .line_ids import LineIds
 from .lines import Item, LineId
 from .planner import Planner, UnderWay, Way
@@ -65,7 +64,7 @@ from .provider_batch import (
 )
 from .submissions import Submission, Submissions, shown_url
 
-BATCH, WINDOW, LIVE = "batch", "window", "live"
+WINDOW, LIVE = "window", "live"
 
 WINDOW_WAYS = {f"{WINDOW}-{window.name}": window for window in WINDOWS}
 """Way → its window."""
@@ -101,27 +100,6 @@ LINE_NAMED = re.compile(r"requests[.\[](\d+)")
 Lines = AsyncGenerator[list[tuple[int, bytes]], None]
 _Name = tuple[str, BatchGroup, int]
 """What the lines of one batch share: the provider's name, the group, and how often they were in a batch before."""
-
-
-@dataclass(slots=True, frozen=True)
-class LiveWay:
-    """What a batch does for its ways.
-
-    read: checks a line for the first time; None if it is skipped or refused.
-    parse: makes the request of a line that was read before.
-    start: starts a call, by calling the function; None for a live one, once there is a place for it. The last function
-        gets the end of the call.
-    cancel: cancels the call of a line.
-    record: records the end of a line on a way, at a part of the list price. Returns whether it is in the journal.
-    fail: ends the batch with a reason.
-    """
-
-    read: Callable[[int, bytes], Item | None]
-    parse: Callable[[int, bytes], Item]
-    start: Callable[[Item, Callable[[OnCompletion], Call] | None, Callable[[Item, Completion], None]], Awaitable[None]]
-    cancel: Callable[[LineId], None]
-    record: Callable[[Item, Completion, str, float], bool]
-    fail: Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -200,20 +178,18 @@ class WaysRun:
 
     def __init__(
         self,
-        engine: Engine,
+        calls: LineCalls,
         submissions: Submissions,
-        live: LiveWay,
-        counters: Counters,
         *,
         deadline: float | None,
         via: str | None,
         concurrency: int,
     ) -> None:
-        self._engine = engine
-        self._starter = engine._calls.starter  # pyright: ignore[reportPrivateUsage]
+        self._engine = calls.engine
+        self._starter = calls.engine._calls.starter  # pyright: ignore[reportPrivateUsage]
         self._submissions = submissions
-        self._live = live
-        self._counters = counters
+        self._calls = calls
+        self._counters = calls.counters
         self._deadline = deadline
         self._via = via
         self._concurrency = concurrency
@@ -279,7 +255,7 @@ class WaysRun:
     # --- the lines ---
 
     def _take(self, number: int, data: bytes, submitted: LineIds) -> None:
-        item = self._live.read(number, data)
+        item = self._calls.read(number, data)
         if item is None:
             return
         position = self._spool.add(number, data)
@@ -320,7 +296,7 @@ class WaysRun:
     def _refuse_way(self, reason: str) -> None:
         """Note that lines go live because a way is closed; with a fixed way, this ends the batch."""
         if self._via in (BATCH, WINDOW):
-            self._live.fail(f"{reason} (--via {self._via})")
+            self._calls.fail(f"{reason} (--via {self._via})")
         elif self._via is None:
             self._note(f"{reason}: its lines go live")
 
@@ -328,7 +304,7 @@ class WaysRun:
         self._counters.notes += [] if text in self._counters.notes else [text]
 
     def _item(self, position: int) -> Item:
-        return self._live.parse(*self._spool.line(position))
+        return self._calls.parse(*self._spool.line(position))
 
     # --- the plan ---
 
@@ -354,7 +330,7 @@ class WaysRun:
     def _fitting_window(self, windows: list[Way]) -> list[Way]:
         """Return the cheapest window that ends before the deadline, else the shortest."""
         if not windows:
-            self._live.fail("only OpenAI's Responses have windows (--via window)")
+            self._calls.fail("only OpenAI's Responses have windows (--via window)")
             return []
         left = math.inf if self._deadline is None else self._deadline - trio.current_time()
         fitting = [way for way in windows if way.prior[-1][1] <= left]
@@ -422,7 +398,7 @@ class WaysRun:
         elif self._goes_on(window, item, completion):
             return
         way, price = (LIVE, 1.0) if window is None else (window.way, WINDOW_WAYS[window.way].price)
-        if self._live.record(item, completion, way, price) and has_ended(completion.error):
+        if self._calls.record(item, completion, way, price) and has_ended(completion.error):
             self._submissions.forget(item.id)
 
     def _measure(self) -> None:
@@ -462,9 +438,9 @@ class WaysRun:
             item = self._item(position)
             begin = None if way == LIVE else partial(self._begin_in_window, item, way, position)
             try:
-                await self._live.start(item, begin, self._ended)
+                await self._calls.start(item, begin, self._ended)
             except ManystreamError as error:
-                self._live.fail(str(error))
+                self._calls.fail(str(error))
 
     def _begin_in_window(self, item: Item, way: str, position: int, on_completion: OnCompletion) -> Call:
         """Start the call of a line; or read its answer, if an earlier run has created it. Raises as the engine does."""
@@ -502,7 +478,7 @@ class WaysRun:
         for id, window in list(self._in_windows.items()):
             if window.way == way:
                 window.moved = True
-                self._live.cancel(id)
+                self._calls.cancel(id)
 
     def _goes_on(self, window: InWindow, item: Item, completion: Completion) -> bool:
         """Take the end of a call in a window. Returns whether its line goes on: another way, or to be read again.
@@ -659,14 +635,14 @@ class WaysRun:
             if job.is_known:
                 self._not_created(job, error)
             else:
-                self._live.fail(f"{_NO_LIST.format(job.submission.provider)}: {error.message}")
+                self._calls.fail(f"{_NO_LIST.format(job.submission.provider)}: {error.message}")
             return
         if not created:  # its lines go another way before it was created
             self._drop(job)
             self._move_on(job.positions, job.to)
             return
         self._block, self._blocked_until = FIRST_BLOCK, -math.inf
-        self._nursery.start_soon(self._tend, job)
+        self._nursery.start_soon(self._follow, job)
 
     def _not_created(self, job: ProviderBatch, error: ProviderError) -> None:
         """Send the lines of a batch that the provider has refused another way, or later."""
@@ -729,7 +705,7 @@ class WaysRun:
         for submission in list(self._submissions.open.values()):
             target = self._target_named(submission.provider)
             if target is None:
-                self._live.fail(
+                self._calls.fail(
                     f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does"
                     " not use: give the options of the run before"
                 )
@@ -741,7 +717,7 @@ class WaysRun:
             job.to = LIVE if submission.cancelled else ""
             job.is_known = submission.batch is not None
             self._jobs[submission.key] = job
-            self._nursery.start_soon(self._tend if job.is_known else self._recover, job)
+            self._nursery.start_soon(self._follow if job.is_known else self._recover, job)
 
     def _target_named(self, name: str) -> Target | None:
         provider = next((each for each in self._starter.providers if each.name == name), None)
@@ -764,7 +740,7 @@ class WaysRun:
                 return
             self._submissions.note(submission.key, "submitted", batch=found.id)
             job.is_known = True
-            await self._tend(job)
+            await self._follow(job)
 
     def _created(self) -> set[str | None]:
         """Return the provider's ids of the batches that are known."""
@@ -772,10 +748,10 @@ class WaysRun:
 
     # --- the end of a batch ---
 
-    async def _tend(self, job: ProviderBatch) -> None:
-        """Follow a batch to its end, and take its results home."""
+    async def _follow(self, job: ProviderBatch) -> None:
+        """Follow a batch to its end, and take its results."""
         with self._failures(f"the batch {job.submission.batch!r} of {job.submission.provider!r} cannot be read"):
-            await self._take_home(job, await job.follow(lambda: self._changed.set()))
+            await self._take_results(job, await job.follow(lambda: self._changed.set()))
 
     @contextmanager
     def _failures(self, what: str) -> Generator[None, None, None]:
@@ -783,13 +759,13 @@ class WaysRun:
         try:
             yield
         except ProviderError as error:
-            self._live.fail(f"{what}: {error.message}")
+            self._calls.fail(f"{what}: {error.message}")
         except InvalidRequestError as error:
-            self._live.fail(str(error))
+            self._calls.fail(str(error))
         except OSError as error:
-            self._live.fail(f"cannot write {self._submissions.path}: {error.strerror}")
+            self._calls.fail(f"cannot write {self._submissions.path}: {error.strerror}")
 
-    async def _take_home(self, job: ProviderBatch, state: BatchState) -> None:
+    async def _take_results(self, job: ProviderBatch, state: BatchState) -> None:
         """Record the results of a batch that has ended, and send what has none another way."""
         unreadable = await job.read_results(state, partial(self._record, job))
         await trio.lowlevel.checkpoint()  # it ends here if the last result could not be written
@@ -833,7 +809,7 @@ class WaysRun:
         self._name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
         part = job.target.interface.terms.price
         completion.cost = dollars(self._starter, job.target.provider, job.submission.group.model, completion, part)
-        self._live.record(item, completion, BATCH, part)
+        self._calls.record(item, completion, BATCH, part)
         self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
 
     def _send_on(self, job: ProviderBatch, left: Iterable[int], reason: str, *, more: int) -> None:
@@ -864,7 +840,7 @@ class WaysRun:
     def _fail_lines(self, job: ProviderBatch, left: Iterable[int], reason: str) -> None:
         for position in _there(job.positions[index] for index in left):
             error = ProviderError(reason, category=ErrorCategory.SERVER)
-            self._live.record(self._item(position), Completion(False, error=error, attempts=1), BATCH, 1.0)
+            self._calls.record(self._item(position), Completion(False, error=error, attempts=1), BATCH, 1.0)
 
     # --- files ---
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -541,7 +541,8 @@ async def _open_batch(
                 shard=options.shard,
                 budget=budget,
                 options=options.requests,
-                by=options.by,
+                # It may have passed while files were opened. Then all goes on, and is reported as late.
+                by=options.by and max(options.by, datetime.now().astimezone() + timedelta(seconds=1)),
                 via=options.via,
             )
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ..batch.line_file import encoded
 from ..batch.lines import Item, LineId
-from ..batch.run import answer_record, error_of, failure_record
+from ..batch.records import answer_record, error_of, failure_record
 from ..engine.call.completion import Completion
 from ..engine.options import EngineOptions
 from ..engine.request.errors import EngineClosedError

@@ -20,7 +20,7 @@ from tests.support.batches import records, write
 
 LINES = 40
 BATCH_SECONDS = 1.5
-PATIENCE = 300.0
+LONGEST = 300.0
 RUNS = 50
 """A batch has ended after so many runs at the latest."""
 
@@ -30,7 +30,7 @@ PROVIDERS = {"openai-compatible": "/v1", "anthropic": "", "gemini": ""}
 
 def pages(simulator: Simulator, name: str, method: str = "GET") -> Any:
     request = urllib.request.Request(f"{simulator.origin}/sim/{name}", method=method)
-    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+    with urllib.request.urlopen(request, timeout=LONGEST) as response:
         return json.load(response)
 
 
@@ -54,7 +54,7 @@ class Batches:
         self.seen: list[dict[str, Any]] = []
 
     def take_requests(self) -> bool:
-        """Take home what the simulator received. Returns whether it received anything."""
+        """Take what the simulator received. Returns whether it received anything."""
         requests = pages(self.simulator, "requests", "DELETE")
         self.seen += requests
         return bool(requests)
@@ -75,7 +75,7 @@ class Batches:
                 moment = time.monotonic() + self.random.uniform(0, BATCH_SECONDS * 1.2)
                 self.wait(process, lambda: time.monotonic() >= moment)
                 process.kill()
-            _, errors = process.communicate(timeout=PATIENCE)
+            _, errors = process.communicate(timeout=LONGEST)
         finally:
             process.kill()
         assert process.returncode in (0, -9), errors.decode()
@@ -83,7 +83,7 @@ class Batches:
 
     def wait(self, process: "subprocess.Popen[bytes]", until: Callable[[], bool]) -> None:
         """Wait for a condition, or for the end of the process."""
-        last = time.monotonic() + PATIENCE
+        last = time.monotonic() + LONGEST
         while process.poll() is None and not until():
             assert time.monotonic() < last
             time.sleep(0.02)

@@ -12,7 +12,7 @@ import manystream as ms
 from manystream.batch import BatchBudget, Counters, Item, LineError, Shard
 from manystream.batch.intake import Intake
 from manystream.batch.model_choice import ModelChoice, OneModel
-from manystream.batch.run import answer_record, failure_record, target_of
+from manystream.batch.records import answer_record, failure_record, target_of
 from manystream.cost import Cost, Unpriced
 from manystream.engine.call.completion import AttemptRecord, Completion, Timings
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
@@ -43,8 +43,8 @@ def test_the_record_of_an_answer_with_everything() -> None:
         usage=USAGE, model="m-1", refusal="I would rather not", parsed={"x": 1}, warnings=["w"],
     )  # fmt: skip
     item = replace(ITEM, request=replace(ITEM.request, response_schema={"type": "object"}))
-    journey = (AttemptRecord("one/m", 0, 1, "server"), AttemptRecord("two/n", 1, 2, "ok"))
-    assert answer_record(item, completed(response, attempt_records=journey), "sim", COST, 0.75) == {
+    attempts = (AttemptRecord("one/m", 0, 1, "server"), AttemptRecord("two/n", 1, 2, "ok"))
+    assert answer_record(item, completed(response, attempt_records=attempts), "sim", COST, 0.75) == {
         "id": "q7",
         "provider": "two",
         "model": "m-1",
