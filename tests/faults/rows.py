@@ -408,8 +408,15 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              PROVIDERS + "test_stream_machine.py::test_a_generation_that_broke_is_an_error_that_keeps_the_text",
              "engine/test_calls.py::test_a_route_goes_on_after_a_broken_generation",
              "manystream/batch/test_ways.py::test_a_result_whose_generation_broke_is_no_answer"),
+        _row(109, "events of a durable answer whose numbers jump, begin again or stop, or that are another item's",
+             "success: they are not delivered, and the rest comes from a new read or the whole answer; else TIMEOUT",
+             "no", "yes",
+             DURABLE + "text_is_neither_lost_nor_doubled", DURABLE + "events_of_another_item_are_not_delivered"),
+        _row(110, "a new answer in the background that the server does not find yet (404)",
+             "the engine asks again for a minute; then NOT_FOUND", "yes", "yes",
+             DURABLE + "a_new_answer_may_not_be_found_for_a_minute"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 108
+COUNT = 110
