@@ -58,10 +58,14 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;.*+)?+", re.DOTALL)
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;[\t -~\x80-\xff]*+)?+")
 
-_CONTROLS = frozenset("\0\r\n")
+_TOKEN = re.compile(r"[!#-'*+.0-9A-Z^_`a-z|~-]++")
+_TARGET = re.compile(r"[!-~]++")
+_HTTP_1 = re.compile(r"HTTP/1\.[0-9]")
+_CONTROLS = re.compile(r"[\0-\x08\n-\x1f\x7f]")
 _SINGLE = ("content-length", "host", "transfer-encoding")
+_ALONE = ("host", "transfer-encoding")
 
 CONNECTION_HEADERS = frozenset({
     "connection", "content-length", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade",
@@ -124,21 +128,22 @@ class RequestReader:
     expects_continue: the client of the request that is being read waits for `100 Continue`. The caller resets it.
     """
 
-    __slots__ = ("_buffer", "_chunks", "_length", "_request", "_searched", "codings", "expects_continue")
+    __slots__ = ("_buffer", "_chunks", "_head", "_length", "_request", "_searched", "codings", "expects_continue")
 
     def __init__(self, codings: Sequence[str] = ()) -> None:
         self.codings: Sequence[str] = codings
         self._buffer = bytearray()
         self._searched = 0
         self._request: HTTPRequest | None = None
+        self._head: HTTPRequest | None = None  # the same, until it was taken
         self._length = 0
         self._chunks: bytearray | None = None
         self.expects_continue: bool = False
 
-    @property
-    def head(self) -> HTTPRequest | None:
-        """The request whose body is incomplete; None while there is none."""
-        return self._request
+    def take_head(self) -> HTTPRequest | None:
+        """Return the request whose body is incomplete, once: its head is looked at once. Then None."""
+        head, self._head = self._head, None
+        return head
 
     @property
     def buffered(self) -> int:
@@ -191,7 +196,7 @@ class RequestReader:
         if "transfer-encoding" in request.headers and "content-length" in request.headers:
             request.keep_alive = False  # RFC 9112, 6.3: others on the way may disagree about the body's end
         self._expect_body(request.headers)
-        self._request = request
+        self._request = self._head = request
         return request
 
     def _expect_body(self, headers: dict[str, str]) -> None:
@@ -262,18 +267,21 @@ def _check_beginning(received: bytearray) -> None:
 
 def _parsed_head(lines: list[str]) -> HTTPRequest:
     parts = lines[0].split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/1."):
+    forms = (_TOKEN, _TARGET, _HTTP_1)
+    if len(parts) != 3 or not all(form.fullmatch(part) for form, part in zip(forms, parts, strict=True)):
         raise BadRequest(400, "the first line is not an HTTP/1.1 request line")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
-        if not colon or not name or name != name.strip():
+        if not colon or _TOKEN.fullmatch(name) is None:
             raise BadRequest(400, "a header line has no name")
-        if not _CONTROLS.isdisjoint(value):
+        if _CONTROLS.search(value) is not None:
             raise BadRequest(400, f"the header {name[:40]!r} has a control character")
-        name, value = name.lower(), value.strip()
+        name, value = name.lower(), value.strip(" \t")
         if name in _SINGLE and headers.get(name, value) != value:
             raise BadRequest(400, f"there are two {name} headers with different values")
+        if name in _ALONE and name in headers:
+            raise BadRequest(400, f"there are two {name} headers")
         headers[name] = value
     target = parts[1]
     if target.startswith("http://"):  # the absolute form (RFC 9112, 3.2.2), whose host counts
@@ -467,8 +475,9 @@ class HTTPConnection(abc.ABC):
         reader = self.reader
         try:
             request = reader.next_request()
-            if request is None and reader.head is not None:
-                self.check(reader.head)
+            head = reader.take_head()
+            if request is None and head is not None:
+                self.check(head)
             if request is None and reader.expects_continue:
                 reader.expects_continue = False
                 self.write(_CONTINUE)

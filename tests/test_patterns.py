@@ -30,7 +30,11 @@ LINEAR = 2.0
 
 RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer", "template"}
 
-MADE_FROM_DATA = {"engine/request/redaction.py:hide", "providers/wire/delta_template.py:_member_pattern"}
+MADE_FROM_DATA = {
+    "engine/request/redaction.py:hide",
+    "engine/request/redaction.py:split",
+    "providers/wire/delta_template.py:_member_pattern",
+}
 """Functions that compile a pattern from a key or from names of a dialect.
 
 `tests/engine/test_redaction.py` and `test_time_is_linear` run them."""

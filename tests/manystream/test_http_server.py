@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import h11
 import pytest
 
 from manystream.http_server import BODY_LIMIT, HEAD_LIMIT, BadRequest, HTTPRequest, RequestReader
@@ -109,6 +110,11 @@ BROKEN: list[tuple[bytes, int, str]] = [
         "the request's trailers are longer than 65536 bytes"),
     (posted(b"content-length: 4\r\ncontent-length: 5\r\n"), 400,
         "there are two content-length headers with different values"),
+    (posted(b"host: h\r\n"), 400, "there are two host headers"),
+    (posted(b"transfer-encoding: chunked\r\nTransfer-Encoding: chunked\r\n"), 400,
+        "there are two transfer-encoding headers"),
+    (posted(b"transfer-encoding: \x0bchunked\r\n"), 400, "the header 'transfer-encoding' has a control character"),
+    (posted(b"transfer-encoding: chunked\r\n", b"1;a\nb\r\n"), 400, "a chunk size is not a hexadecimal number"),
     (b"x" * 65_537, 431, "the request's head is longer than 65536 bytes"),
 ]  # fmt: skip
 
@@ -192,3 +198,64 @@ def test_a_client_that_waits_to_continue_is_noticed(lines: bytes) -> None:
     reader.feed(posted(b"expect: something\r\ncontent-length: 4\r\n"))
     assert reader.next_request() is None
     assert reader.expects_continue is False
+
+
+PLACES: dict[str, tuple[bytes, bytes]] = {
+    "before the method": (b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+    "in the method": (b"GE", b"T / HTTP/1.1\r\nHost: h\r\n\r\n"),
+    "in the target": (b"GET /", b"a HTTP/1.1\r\nHost: h\r\n\r\n"),
+    "in the version": (b"GET / HTTP/1.", b"1\r\nHost: h\r\n\r\n"),
+    "after the version": (b"GET / HTTP/1.1", b"\r\nHost: h\r\n\r\n"),
+    "in a name": (b"GET / HTTP/1.1\r\nHost: h\r\nx", b"y: z\r\n\r\n"),
+    "before a colon": (b"GET / HTTP/1.1\r\nHost: h\r\nx", b": z\r\n\r\n"),
+    "before a value": (b"GET / HTTP/1.1\r\nHost: h\r\nx: ", b"z\r\n\r\n"),
+    "in a value": (b"GET / HTTP/1.1\r\nHost: h\r\nx: a", b"z\r\n\r\n"),
+    "before a coding": (posted(b"transfer-encoding: ")[:-2], b"chunked\r\n\r\n0\r\n\r\n"),
+    "after a coding": (posted(b"transfer-encoding: chunked")[:-2], b"\r\n\r\n0\r\n\r\n"),
+    "before a length": (posted(b"content-length: ")[:-2], b"1\r\n\r\na"),
+    "after a length": (posted(b"content-length: 1")[:-2], b"\r\n\r\na"),
+    "before a size": (posted(b"transfer-encoding: chunked\r\n"), b"1\r\na\r\n0\r\n\r\n"),
+    "after a size": (posted(b"transfer-encoding: chunked\r\n") + b"1", b"\r\na\r\n0\r\n\r\n"),
+    "in an extension": (posted(b"transfer-encoding: chunked\r\n") + b"1;a", b"b\r\na\r\n0\r\n\r\n"),
+    "after a chunk": (posted(b"transfer-encoding: chunked\r\n") + b"1\r\na", b"\r\n0\r\n\r\n"),
+}
+
+
+def h11_reads(data: bytes) -> bool:
+    server = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+    server.receive_data(data)
+    try:
+        while (event := server.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+            if isinstance(event, h11.EndOfMessage):
+                return True
+    except h11.RemoteProtocolError:
+        pass
+    return False
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_h11_does_not_read_is_not_read(place: str) -> None:
+    """Each byte, and some pairs, in each place. h11 takes a line feed for a line end; this reader does not."""
+    before, after = PLACES[place]
+    accepted = []
+    for added in [bytes([code]) for code in range(256)] + [b"\r\n", b"\n\r", b"\r\r", b" \x0b", b"\n ", b"\r\n "]:
+        data = before + added + after
+        try:
+            request = read(data)
+        except BadRequest:
+            continue
+        if request is not None and not h11_reads(data):
+            accepted.append(added)
+    assert accepted == ([b"\r\n"] if place == "before the method" else [])  # RFC 9112, 2.2
+
+
+def test_a_head_is_checked_once() -> None:
+    """A body in dribbles behind a long query costs no more than its bytes."""
+    reader = RequestReader()
+    reader.feed(posted(b"content-length: 4\r\n"))
+    assert reader.next_request() is None
+    assert reader.take_head() is not None
+    for byte in b"bod":
+        reader.feed(bytes([byte]))
+        assert reader.next_request() is None
+        assert reader.take_head() is None
