@@ -81,6 +81,7 @@ class Figures:
     ended_tokens: output tokens of the calls that have ended.
     ended_events: their events.
     unreported: calls that succeeded without a report of tokens.
+    at_once: streams whose content came in one event: nothing is known of the time of a token.
     due: calls that were due.
     started: calls that were started.
     opened_at: when the measured time began, in nanoseconds; 0 if it includes the start.
@@ -99,6 +100,7 @@ class Figures:
         self.ended_tokens: int = 0
         self.ended_events: int = 0
         self.unreported: int = 0
+        self.at_once: int = 0
         self.due: int = 0
         self.started: int = 0
         self.opened_at: int = 0
@@ -257,7 +259,7 @@ class Figures:
         self._events_measured = self.measured_events + other.measured_events
         self.first_end = min(self.first_end or other.first_end, other.first_end or self.first_end)
         self.last_end = max(self.last_end, other.last_end)
-        for name in ("call_time", "ended_tokens", "ended_events", "unreported", "due", "started"):
+        for name in ("call_time", "ended_tokens", "ended_events", "unreported", "at_once", "due", "started"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

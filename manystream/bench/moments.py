@@ -319,6 +319,8 @@ class CallRecord:
                 tokens = reported = usage.output_tokens + (usage.thinking_tokens or 0)
         if self.last:
             spans["ttft"], spans["itl"] = self._first - origin, self._longest_gap * 1000
-            if tokens > 1:
+            if tokens > 1 and self._pieces > 1:
                 spans["tpot"] = (self.last - self._first) // (tokens - 1)
+            elif tokens > 1 or reported is None:
+                self._figures.at_once += 1
         self._figures.succeeded(spans, arrived, self.events or 1, reported, self._pieces)

@@ -201,6 +201,9 @@ def _warnings(run: Run) -> list[str]:
          "the simulator had no core left in the calibration, which so had less load than the run"),
         (figures.unreported and result.plan.stream,
          f"{figures.unreported:,} answers had no count of tokens: each of their events with content counts as one"),
+        (figures.at_once * 100 > figures.ok and result.plan.stream,
+         f"{figures.at_once:,} of {figures.ok:,} answers came in one event: the server does not stream them, and they"
+         " have no time per output token"),
         (retransmits, f"the network lost segments of this client: {retransmits:,} were sent again"),
         (never > 0,
          f"{never:,} calls were due and never started: all places were taken, or this client was too slow"),

@@ -179,7 +179,8 @@ class Work:
     def _prompt(self, arrival: Arrival | None) -> str:
         if arrival is not None and arrival.input is not None:
             # The blocks of a trace are the same text for the same id.
-            starts = (hash((self.plan.seed, block)) % POOL_WORDS for block in arrival.blocks)
+            needed = arrival.blocks[: -(-arrival.input // BLOCK_TOKENS)]  # a foreign file may name any number
+            starts = (hash((self.plan.seed, block)) % POOL_WORDS for block in needed)
             words = " ".join(self._text(BLOCK_TOKENS, start) for start in starts).split()[: arrival.input]
             rest = max(0 if words else 1, arrival.input - len(words))
             return " ".join([*words, *self._text(rest, self._random.randrange(POOL_WORDS)).split()])

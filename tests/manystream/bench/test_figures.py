@@ -163,6 +163,20 @@ def test_a_stream_of_one_event_has_no_time_per_token() -> None:
     call.receive(1020, *text())
     call.end(1020, ms.Completion(success=True, response=ms.Response(usage=ms.Usage(output_tokens=1))))
     assert (milliseconds(figures, "ttft"), milliseconds(figures, "tpot")) == ({20.0: 1}, {})
+    assert figures.at_once == 0
+
+
+@pytest.mark.parametrize("tokens", [300, None])
+def test_an_answer_that_comes_at_once_has_no_time_per_token(tokens: int | None) -> None:
+    """A gateway that buffers sends it so. A time of 0 would be false."""
+    figures = measured()
+    call = Call(figures)
+    call.receive(1020, *text())
+    call.end(1020, ms.Completion(success=True, response=ms.Response(usage=ms.Usage(output_tokens=tokens))))
+    assert (milliseconds(figures, "tpot"), figures.at_once) == ({}, 1)
+    other = measured()
+    other.add(figures)
+    assert other.at_once == 1
 
 
 def test_an_unstreamed_call_has_a_first_byte_and_an_end() -> None:

@@ -3,6 +3,7 @@
 import json
 import random
 import statistics
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,18 @@ def test_calls_of_a_trace_share_the_blocks_with_the_same_ids() -> None:
     assert one[1024:] != two[1024:]
     assert one[:512] != other[:512]
     assert work.session(arrivals[1]).request.max_output_tokens == 9
+
+
+def test_a_call_makes_no_more_text_than_its_prompt_has() -> None:
+    work, arrival = Work(WorkPlan("m")), Arrival(0.0, 5, 1, tuple(range(20_000)))
+    tracemalloc.start()
+    try:
+        (text,) = texts(work.session(arrival))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(text.split()) == 5
+    assert peak < 1_000_000
 
 
 def test_a_trace_with_a_file_of_prompts_keeps_its_lengths() -> None:

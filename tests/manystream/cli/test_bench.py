@@ -103,6 +103,13 @@ def test_without_json_the_result_is_lines_of_text(bench: Bench, simulator: Simul
     assert re.fullmatch(r"[1-9][0-9,]*/s", lines["output tokens"].strip())
 
 
+def test_a_server_that_does_not_stream_has_no_time_per_token(bench: Bench, simulator: Simulator) -> None:
+    knobs = "x-simulate=events=1"
+    _, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "4", "-c", "2", "--header", knobs, "--json")
+    result = result_of(out)
+    assert (result["calls"]["ok"], result["tpot"]["count"], result["tpot"]["p50"]) == (4, 0, None)
+
+
 def test_failures_are_counted_by_category_and_are_status_1(bench: Bench, simulator: Simulator) -> None:
     knobs = "x-simulate=fail=429,times=2,events=4,key=bench"
     status, out, _ = bench(simulator.base_urls["openai-chat"], "-n", "6", "-c", "3", "--header", knobs, "--json")
