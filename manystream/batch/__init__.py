@@ -7,6 +7,7 @@ async with open_engine([provider]) as engine:
 """
 
 from .budget import BatchBudget as BatchBudget
+from .calls import BatchError as BatchError
 from .intake import Counters as Counters
 from .intake import WayFigures as WayFigures
 from .journal import Journal as Journal
@@ -21,7 +22,6 @@ from .lines import read_item as read_item
 from .lines import read_prompt as read_prompt
 from .prices import Price as Price
 from .run import Batch as Batch
-from .run import BatchError as BatchError
 from .shard import Shard as Shard
 from .shard import ShardError as ShardError
 from .shard import read_shard as read_shard

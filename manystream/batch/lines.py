@@ -392,7 +392,7 @@ ANSWER_MEMBERS = frozenset(
     | {"seconds", "request_id", "cost", "spent_usd", "parsed", "refusal", "warnings", "provider_data", "tokens"}
     | {"cached", "choices"}
 )
-"""The members that a record of a batch may have of its own (`run.py`)."""
+"""The members that a record of a batch may have of its own (`records.py`)."""
 
 USAGE_MEMBERS = tuple(name for name in Usage.__dataclass_fields__ if name != "raw")
 """The members of `usage`. Each is a number of tokens, or null if the server did not report it."""
