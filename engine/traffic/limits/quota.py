@@ -200,6 +200,14 @@ LEAST_OF_ESTIMATE = 0.5
 REFUSALS_OF_CACHED = 5
 """Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
 
+LEAST_REPORTED = 61.0
+"""Seconds in which a reported limit allows at least one call like the one with whose response it came, or its window if
+that is longer. Less is a mistake of the server, and would hold calls back for hours. In a minute it is less than one, so
+that an accepted call refutes it."""
+
+FLOORED = (Unit.REQUESTS, Unit.OUTPUT_TOKENS)
+"""The units of which that is known. The input may be counted in another way: `_without_refuted` compares it."""
+
 SPENT_FOR = 60.0
 """Seconds for which calls fail without a request after the server reported a used-up quota, whatever it hints. A
 reported limit that fails all calls counts for as long. Then one call asks the server whether it has changed."""
@@ -251,6 +259,7 @@ class Quota:
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
         self.news: list[str] = []
+        self._refuted: dict[str, float] = {}  # reported limit → more than that was used by one call
         self._totals = FREE
         self._refused_cost = FREE  # that the server did not count
         self._first_sent_at = math.inf
@@ -441,6 +450,8 @@ class Quota:
         if usage is not None:
             declared_only = self.charging.settlement == "unknown"
             self._change(permit, permit.charged.less(usage), now, declared_only=declared_only)
+            if answered:
+                self._refute(usage, now - permit.sent_at)
         self._close(permit)
 
     def release(self, permit: Permit, now: float) -> None:
@@ -509,11 +520,14 @@ class Quota:
         for limit in report.limits:
             # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate. The limits of other
             # service tiers than the usual one are left out.
-            if limit.limit and limit.limit / limit.window > 0 and not limit.tier:
-                self._read_limit(limit, limit.limit / limit.window, permit, now)
+            if limit.limit and limit.limit > self._refuted.get(limit.name, 0.0) and not limit.tier:
+                least = permit.cost[limit.unit] / max(1.0, LEAST_REPORTED / limit.window)
+                if limit.limit < least and limit.unit in FLOORED:
+                    limit = replace(limit, limit=least, remaining=None)
+                self._read_limit(limit, permit, now)
 
-    def _read_limit(self, limit: ReportedLimit, rate: float, permit: Permit, now: float) -> None:
-        reported, age = self.reported.get(limit.name), now - permit.sent_at
+    def _read_limit(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
+        reported, age, rate = self.reported.get(limit.name), now - permit.sent_at, (limit.limit or 0.0) / limit.window
         if reported is None:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
             bucket = reported.bucket
@@ -597,6 +611,17 @@ class Quota:
                 self.news.append(f"limit ignored, a larger call was accepted: {one.name}, {one.limit:.6g}")
         limits = (limit for limit in report.limits if sure[limit.unit] <= (limit.limit or 0.0))
         return replace(report, limits=tuple(limits))
+
+    def _refute(self, usage: Cost, seconds: float) -> None:
+        """Forget reported limits that are smaller than what one call has used that was answered, in `seconds`."""
+        for one in [each for each in self.reported.values() if usage[each.unit] > each.limit and not each.declared]:
+            used = usage[one.unit]
+            if one.unit >= Unit.OUTPUT_TOKENS and seconds > one.window:  # not all of it was made in one window
+                used -= usage.output_tokens * (1.0 - one.window / seconds)
+            if used > one.limit * (1 + 1e-9):
+                del self.reported[one.name]
+                self._refuted[one.name] = used
+                self.news.append(f"limit ignored, one call has used {used:.6g}: {one.name}, {one.limit:.6g}")
 
     def _note(self, reported: ReportedBucket, what: str) -> None:
         reported.noted = reported.bucket.rate

@@ -177,3 +177,59 @@ def test_a_limit_per_minute_holds_after_a_silence_too() -> None:
     quota.confirm(send(quota, 0), QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 60, 0),)), 0)
     quota.reported["requests"].bucket.level = -120.0
     assert quota.ready_at(Cost(1, 100, 0, 100), 61) == 121
+
+
+CLAUDE = (
+    '{"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",'
+    ' "stop_sequence": null, "content": [{"type": "text", "text": "fine"}],'
+    ' "usage": {"input_tokens": 9, "output_tokens": 3}}'
+)
+ANTHROPIC = "anthropic-ratelimit-{0}-limit: {1}\r\nanthropic-ratelimit-{0}-remaining: {1}\r\n"
+OPENAI = "x-ratelimit-limit-{0}: {1}\r\nx-ratelimit-remaining-{0}: {1}\r\n"
+UNITS = ("requests", "tokens", "input-tokens", "output-tokens")
+NONSENSE = [
+    *((ms.Anthropic, CLAUDE, ANTHROPIC.format(unit, few)) for unit in UNITS for few in ("1e-300", "0.001", "1")),
+    *((ms.OpenAIChat, BODY, OPENAI.format(unit, few)) for unit in UNITS for few in ("5e-324", "0.001", "1")),
+    *(
+        (ms.OpenAIChat, BODY, OPENAI.format(f"req-{of}", few))
+        for of in ("second", "minute")
+        for few in ("5e-324", "0.5")
+    ),
+]
+
+
+@pytest.mark.parametrize("status", ["200 OK", "400 Bad Request"])
+@pytest.mark.parametrize(("kind", "body", "headers"), NONSENSE)
+async def test_a_limit_below_one_answered_call_is_none(
+    autojump_clock: MockClock, kind: type[ms.OpenAIChat], body: str, headers: str, status: str
+) -> None:
+    first = True
+
+    async def serve(line: Line) -> None:
+        nonlocal first
+        while await line.request():
+            await line.send(answer(body, headers=headers, status=status) if first else answer(body))
+            first = False
+
+    async with (
+        open_peer(serve) as peer,
+        ms.open_engine([kind("k", peer.url, name="p")], traffic=ms.Traffic()) as engine,
+    ):
+        request, began = ms.Request("p/gpt-5", LONG), trio.current_time()
+        with trio.fail_after(1000):
+            completions = [await engine.start_request(request).wait()]
+            await trio.sleep(0 if completions[0].success else 61)  # a call may be larger than what an error reports
+            completions += [await engine.start_request(request).wait() for _ in range(3)]
+    assert [each.success for each in completions] == [status == "200 OK", True, True, True]
+    # One request a minute, and one token after an error, are limits; each call is then counted once more.
+    assert trio.current_time() - began < (240 if "requests" in headers or status != "200 OK" else 1)
+
+
+def test_an_output_that_took_longer_than_a_window_refutes_no_limit() -> None:
+    quota = Quota(Charging(output="produced"))
+    limit = ReportedLimit("output-tokens", Unit.OUTPUT_TOKENS, MINUTE, 1000, 1000)
+    for used, names in ((2500.0, ["output-tokens"]), (3500.0, [])):
+        call = send(quota, 0)
+        quota.confirm(call, QuotaReport((limit,)), 1)
+        quota.settle(call, Cost(1, 10, used, used + 10), 180)
+        assert list(quota.reported) == names
