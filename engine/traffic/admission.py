@@ -353,7 +353,7 @@ class Admission(AdmissionControl, WaitingCall):
 
     def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
         """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""
-        in_vain = may_wait and is_lost(error) and (host.is_away or not sent)
+        in_vain = may_wait and error is host.error and (host.is_away or not sent)
         if in_vain:
             self.uncounted += 1
         return in_vain and host.is_away

@@ -89,10 +89,10 @@ class Dispatcher:
         self._wall_clock = wall_clock
         self._providers = tuple(providers)
         accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
-        self._hosts: dict[Origin, Host] = {}
+        self._hosts: dict[tuple[Origin, str], Host] = {}  # by the family of models, too
         self._access_of: dict[str, Access] = {name: several[0] for name, several in accesses.items()}
         self._keyed: dict[str, Router] = {
-            name: Router(None, (RouteTarget(several, self._host(several[0])),), runtime)
+            name: Router(None, (RouteTarget(several, self._host(several[0], "")),), runtime)
             for name, several in accesses.items()
             if len(several) > 1
         }
@@ -225,7 +225,7 @@ class Dispatcher:
                     f"no provider is known for the target {target.model!r}; {configured(self._providers)}",
                 )
             several = accesses[provider.name]
-            targets.append(RouteTarget(several, self._host(several[0]), model, target))
+            targets.append(RouteTarget(several, self._host(several[0], model), model, target))
         return tuple(targets)
 
     def statistics(self) -> TrafficStatistics:
@@ -257,7 +257,7 @@ class Dispatcher:
                 charging_of(row, provider.profile.dialect_name),
                 limits=[self._declared_limit(entry, account) for entry in entries],
                 adaptive=self._traffic.adaptive,
-                host=self._host(access),
+                host=self._host(access, model),
             )
             read_report = reader_of(provider.profile.dialect_name)
             watch = None if self._watch is None else self._watch.limiter_changed
@@ -277,19 +277,20 @@ class Dispatcher:
         self._limiter_of_model[access.name, model] = limiter
         return limiter
 
-    def _host(self, access: Access) -> Host:
-        """The address of a provider, which all providers there share."""
+    def _host(self, access: Access, model: str) -> Host:
+        """The server of a model, which all providers at its address share."""
         origin = access.preparer.origin(access.provider)
-        host = self._hosts.get(origin)
+        key = (origin, family_of(access.provider.profile.name, model))
+        host = self._hosts.get(key)
         if host is None:
-            host = self._hosts[origin] = Host(str(origin), self._traffic.outage)
+            host = self._hosts[key] = Host(str(origin), self._traffic.outage)
         return host
 
     def server_paused(self, origin: Origin) -> None:
         """Learn nothing from the calls that run at an address: the program pauses its server, or lets it go on."""
-        host = self._hosts.get(origin)
+        hosts = [host for (at, _), host in self._hosts.items() if at == origin]
         for limiter in self._limiters.values():
-            if limiter.state.host is host and limiter.state.concurrency is not None:
+            if limiter.state.host in hosts and limiter.state.concurrency is not None:
                 limiter.state.concurrency.interrupt()
 
     def _name(self, access: Access, family: str) -> str:
@@ -329,6 +330,7 @@ class Dispatcher:
                 del self._limiter_of_state[limiter.state]
                 limiter.state.host.forget(limiter.host_changed)
                 limiter.is_forgotten = True
+        self._hosts = {key: host for key, host in self._hosts.items() if host.is_watched}
         kept = set(map(id, self._limiters.values()))
         self._limiter_of_model = {
             key: limiter for key, limiter in self._limiter_of_model.items() if id(limiter) in kept

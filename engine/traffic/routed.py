@@ -271,7 +271,7 @@ class Routed(Admission):
             return None
         if refusal is not Refusal.NONE:
             error.retryable = False
-        waits_for_it = self._waits_for_host(error, self._route.targets[index].host, sent=sent, may_wait=may_wait)
+        waits_for_it = self._waits_for_host(error, candidate.limiter.state.host, sent=sent, may_wait=may_wait)
         if is_keys_fault(error, refusal):
             self._refuse_key(candidate, refusal, now)
             if self._candidates_at(index, now):

@@ -251,7 +251,8 @@ class LineCalls:
         if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
             return "the key was refused"
         if error.provider_code == AWAY:
-            reason = "the server takes no connection"
+            by_answer = error.category is ErrorCategory.SERVER
+            reason = "the server serves no call" if by_answer else "the server takes no connection"
         elif error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:
             reason = "the quota is exhausted"
         else:

@@ -12,7 +12,7 @@ from tests.engine.traffic.targets import Server, ask, failing, hangs, open_targe
 from tests.support.peers import error_body, open_peer, until
 
 ONCE = ms.Retry(max_attempts=1)
-DOWN = failing("503 Service Unavailable")
+DOWN = failing("500 Broken")
 
 
 def rows(completion: ms.Completion) -> list[tuple[object, ...]]:

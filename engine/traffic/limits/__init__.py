@@ -9,7 +9,7 @@ sent when all of them have room for it:
 | `Window` in `quota` | calls that may still be refused | calls that were accepted, as in TCP's slow start |
 | `concurrency` | calls that run at a time | the time to the first token; refusals of a full server |
 | `DeclaredLimit` in `limiter` | one entry of the user's `rates` | several limiters may share it, and take turns |
-| `host` | an address that takes no connections | one call at a time asks, all others wait |
+| `host` | a server that is away: an address and a group of models | one call at a time asks, all others wait |
 
 Times are passed to each of them, and none has a timer. A learned limit is a bucket of its own, so that no later report
 raises it. Engines in several processes share a declared limit by leases (`leases.py`): each sends within its part.

@@ -144,6 +144,8 @@ class Concurrency:
         self._ended = 0  # calls since the last round
         self._round_at = math.inf  # when the last round ended; infinity: the calls since then ran under another limit
         self._cut_at = -math.inf
+        self._used_at = -math.inf  # when enough of the limit was in use
+        self._before = 0.0  # the limit before the refusals since it last grew
         self._refusals = 0  # in a row; those of calls that ran together count as one
         self._refused_at = -math.inf
 
@@ -161,6 +163,8 @@ class Concurrency:
     def start(self, permit: Permit, now: float) -> None:
         """Record that a call is sent."""
         self._calls[permit] = _Running(now)
+        if self._is_in_use():
+            self._used_at = now
 
     def first_token(self, permit: Permit, now: float) -> None:
         """Record the first token of a streamed response. Comments and empty deltas are not tokens."""
@@ -174,12 +178,13 @@ class Concurrency:
 
     def end(self, permit: Permit, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
-        in_use = self._is_in_use()
         call = self._calls.pop(permit, None)
         self._refusals = 0
         self._ended += 1
         if self.load is not None or call is None or call.sent_at <= self._cut_at:
             return
+        # Not only now: calls that end together, or are seen together by a program that was late, are sent again later.
+        in_use = self._used_at >= call.sent_at
         total = now - call.sent_at
         if call.ratio == 0 and output_tokens > 0:
             least = self._least_per_token.measure(1.0, total / output_tokens, now)
@@ -197,6 +202,7 @@ class Concurrency:
         hold = HOLD if hint is None else hinted_pause(hint, self._refusals - 1, LONGEST_HOLD)
         self.hold_until = max(self.hold_until, now + hold)
         if call is not None and call.sent_at > self._cut_at:
+            self._before = max(self._before, self.limit)
             self._cut(float(self.running), now)
             # What larger limits gave is no reason to go back to them.
             self._rates = {
@@ -234,6 +240,10 @@ class Concurrency:
         self.load, self.source, self._round_at = None, "learned", math.inf
         self._reports.clear()
         self._round.clear()
+
+    def forget_refusals(self) -> None:
+        """Go back to the limit before the latest refusals: the server runs no call, so they say nothing about it."""
+        self.limit = max(self.limit, self._before)
 
     def leave(self, permit: Permit) -> None:
         """Remove a call that ended for a reason unrelated to concurrency: cancelled, or refused by a quota."""
@@ -280,7 +290,7 @@ class Concurrency:
         return math.pow(2.0, (octave if octave - 1 in self._rates else octave - 1) / 2.0)
 
     def _grow(self, calls: float) -> None:
-        self.limit = min(self.at_most, self.limit + calls)
+        self.limit, self._before = min(self.at_most, self.limit + calls), 0.0
 
     def _cut(self, limit: float, now: float) -> None:
         self.limit = max(1.0, min(limit, self.at_most))

@@ -1,4 +1,4 @@
-"""Circuit breakers: of one target, and of an address at which providers are.
+"""Circuit breakers: of one target, and of a server.
 
 A breaker lets one call at a time through, while most calls to a target fail. Failures are counted in the order in which
 the calls were sent. In the order of their outcomes, failures that come at once would look like a series, because good
@@ -6,18 +6,22 @@ answers take longer. So a call under way is no failure, as long as a call that w
 after the latest one with an outcome are not looked at: to a target that hangs, they are all that were sent within the
 first-byte timeout.
 
-All limits at one address share it. While it refuses or drops every connection, one call at a time asks whether it is
-back, and all others wait. What a server answers, whatever it is, shows that it is there.
+A server is what answers for one group of models at one address. While it refuses or drops every connection, or it or a
+gateway before it answers each call with 503, one call at a time asks whether it is back, and all others wait. Any other
+answer shows that it is there.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from ....providers.limits.quota_report import QuotaReport, Refusal
 from ....providers.model.provider_error import ErrorCategory, ProviderError
+from ...call.retry import hinted_pause
 from ...request.noting import NoteLogger
+from ..queue.fair_queue import Permit
 
 LATEST = 20
 """The number of calls whose outcomes count: the last ones that were sent up to the latest one with an outcome."""
@@ -41,12 +45,12 @@ class BreakerState(enum.StrEnum):
 
 
 class Breaker:
-    """The breaker of one target, or of one address. A call is known by its number, counted from 1 in the order of
+    """The breaker of one target, or of one server. A call is known by its number, counted from 1 in the order of
     sending.
 
     latest: how many of the latest calls count.
     failures: how many of them must have failed, at least, to open it.
-    open_for: seconds of a pause.
+    open_for: seconds of a pause that begins now.
     probe: the number of the probing call; 0: there is none.
     is_tripped: so many calls have failed that it is not closed.
 
@@ -57,13 +61,13 @@ class Breaker:
     def __init__(self, latest: int = LATEST, failures: int = FAILURES, open_for: float = OPEN_FOR) -> None:
         self._latest = latest
         self._failures = failures
-        self._open_for = open_for
+        self.open_for: float = open_for
         self._sent = 0  # the number of the latest call
         self._last = 0  # that of the latest call with an outcome
         self._since = 0  # the outcomes of calls after this one count
         self._failed: list[int] = []  # the latest calls that failed
         self._broke = False  # one of the failures that opened it came after the first event
-        self._opened_at = math.inf  # while it is closed
+        self._open_until = math.inf  # the end of the pause; infinity while it is closed
         self._opened_after = 0  # the latest call when it opened
         self.probe: int = 0
         self.is_tripped: bool = False
@@ -72,7 +76,7 @@ class Breaker:
         """Return the breaker's state at the time `now`."""
         if not self.is_tripped:
             return BreakerState.CLOSED
-        return BreakerState.OPEN if self.probe or now < self._opened_at + self._open_for else BreakerState.PROBING
+        return BreakerState.OPEN if self.probe or now < self._open_until else BreakerState.PROBING
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -83,12 +87,12 @@ class Breaker:
         """Return the time of the next probing call; `now` if calls may be sent; `math.inf` while a probe runs."""
         if self.state(now) is not BreakerState.OPEN:
             return now
-        return math.inf if self.probe else self._opened_at + self._open_for
+        return math.inf if self.probe else self._open_until
 
     def begin(self, now: float) -> int:
         """Record that a call is sent, and return its number. The first call after the pause is the probing call."""
         self._sent += 1
-        if self.is_tripped and not self.probe and now >= self._opened_at + self._open_for:
+        if self.is_tripped and not self.probe and now >= self._open_until:
             self.probe = self._sent
         return self._sent
 
@@ -101,19 +105,20 @@ class Breaker:
     def complete(self, number: int) -> None:
         """Record a complete answer, and close the breaker."""
         if self.is_tripped and number > self._opened_after:
-            self.is_tripped, self._opened_at = False, math.inf
+            self.is_tripped, self._open_until = False, math.inf
             self._since, self._failed, self._broke, self.probe = number - 1, [], False, 0
             self._note(number)
 
     def reset(self) -> None:
         """Close the breaker, and count only the calls that are sent from now on."""
-        self.is_tripped, self._opened_at, self.probe, self._broke = False, math.inf, 0, False
+        self.is_tripped, self._open_until, self.probe, self._broke = False, math.inf, 0, False
         self._since, self._failed = self._sent, []
 
-    def fail(self, number: int, now: float, *, broke: bool = False) -> None:
+    def fail(self, number: int, now: float, *, broke: bool = False, row: int = 0) -> None:
         """Record that a call failed by the target's fault.
 
         broke: its first event had come.
+        row: open it after so many failures without another outcome between them; 0: as the options say.
         """
         if self.is_tripped:
             if number >= self.probe > 0:
@@ -123,7 +128,10 @@ class Breaker:
             self._failed.append(number)
         self._note(number)
         failures, calls = self.counts
-        if failures >= self._failures and failures > calls / 2:
+        is_over = failures >= self._failures and failures > calls / 2
+        if row:
+            is_over = sum(failed > self._last - row for failed in self._failed) >= row
+        if is_over:
             self._broke = broke
             self._open(now)
 
@@ -134,7 +142,7 @@ class Breaker:
             self._failed = [failed for failed in self._failed if failed > number - self._latest]
 
     def _open(self, now: float) -> None:
-        self.is_tripped, self._opened_at, self._opened_after, self.probe = True, now, self._sent, 0
+        self.is_tripped, self._open_until, self._opened_after, self.probe = True, now + self.open_for, self._sent, 0
 
     def end(self, number: int) -> None:
         """Record the end of a call. If it was the probing call and had no outcome, the next call is the probing one."""
@@ -145,14 +153,25 @@ class Breaker:
 logger = NoteLogger("manystream.traffic")
 
 LOST = 3
-"""An address is away when this many calls in a row, in the order of sending, have lost their connection or got none."""
+"""A server is away when this many calls in a row, in the order of sending, have lost their connection or got none. So
+many, or as many as are under way and up to 20, are needed if they were answered that it serves none: some servers
+answer so to a part of their calls, for hours."""
 
 PAUSE = 1.0
-"""Seconds between a call that asked in vain and the next one that asks."""
+"""Seconds between a call that asked in vain and the next one that asks, unless the server names more."""
+
+LONGEST_PAUSE = 60.0
+"""The longest pause that a server with quotas may name, in seconds. One call at a time is little traffic."""
 
 SETTLED_AFTER = 0.5
 """Seconds after which a call that asks has found the server back, if its connection was not dropped. An answer may take
 minutes."""
+
+LATEST_SETTLED = 10.0
+"""The same, at most, where such calls were answered later. Twice the time of the latest answer is waited for."""
+
+GATEWAY_STATUSES = frozenset({502, 521, 522, 523})
+"""HTTP statuses with which a gateway says that the server behind it takes no connection, or has dropped it."""
 
 AWAY = "server_away"
 """The `provider_code` of a call that has waited for a server in vain."""
@@ -167,24 +186,33 @@ def is_lost(error: ProviderError) -> bool:
     return error.category is ErrorCategory.NETWORK
 
 
+def serves_none(error: ProviderError, report: QuotaReport) -> bool:
+    """Return whether an answer says that the server is overloaded, or away behind its gateway."""
+    return error.retryable and (report.refusal is Refusal.OVERLOAD or error.http_status in GATEWAY_STATUSES)
+
+
 class Host:
-    """One address.
+    """One server.
 
     begin: called with the time when a call is sent; returns the call's number here.
-    name: the address, such as `http://127.0.0.1:8000`.
-    is_away: it refuses or drops every connection, as far as is known.
+    name: its address, such as `http://127.0.0.1:8000`.
+    is_away: it refuses or drops every connection, or serves no call, as far as is known.
     patience: seconds after which calls that wait for it fail.
+    error: the latest error that shows that it may be away.
     """
 
     def __init__(self, name: str, patience: float = math.inf) -> None:
         self.name: str = name
         self.patience: float = patience
         self.is_away: bool = False
-        self._breaker = Breaker(LOST, LOST, PAUSE)
+        self._breaker = Breaker(open_for=PAUSE)
         self.begin: Callable[[float], int] = self._breaker.begin
         self._settled_at = math.inf  # when the call that asks has found it back
+        self._settled_after = SETTLED_AFTER
         self._away_since = math.inf
-        self._error: ProviderError | None = None  # the latest
+        self._in_vain = 0  # how often it was asked
+        self.error: ProviderError | None = None
+        self._refused: dict[Permit, int] = {}  # up to three calls that it served not, and their numbers
         self._listeners: dict[Callable[[], None], None] = {}
 
     def listen(self, on_change: Callable[[], None]) -> None:
@@ -194,6 +222,11 @@ class Host:
     def forget(self, on_change: Callable[[], None]) -> None:
         """Call a function no longer."""
         self._listeners.pop(on_change, None)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a limit or a route is still to be told of it."""
+        return bool(self._listeners)
 
     def seconds_away(self, now: float) -> float:
         """Return for how long it has been away; 0 if it is not."""
@@ -210,12 +243,12 @@ class Host:
 
     def given_up(self, now: float) -> ProviderError | None:
         """Return the error of calls that have waited for it in vain; None if they may wait, or one may ask now."""
-        if self._error is None or now < self._away_since + self.patience or self.ready_at(now) <= now:
+        if self.error is None or now < self._away_since + self.patience or self.ready_at(now) <= now:
             return None
         return ProviderError(
-            f"not sent: {self.name} has taken no connection for {self.patience:g} s; the latest error:"
-            f" {self._error.message}",
-            category=ErrorCategory.NETWORK,
+            f"not sent: {self.name} has {'served no call' if self.error.http_status else 'taken no connection'} for"
+            f" {self.patience:g} s; the latest error: {self.error.message}",
+            category=ErrorCategory.SERVER if self.error.http_status else ErrorCategory.NETWORK,
             provider_code=AWAY,
         )
 
@@ -224,34 +257,69 @@ class Host:
         at = self._away_since + self.patience
         return at if at > now else math.inf
 
+    @property
+    def returns(self) -> str:
+        """What calls wait for while it is away, in words."""
+        by_answer = self.error is not None and self.error.http_status
+        return f"{self.name} to {'serve calls' if by_answer else 'take connections'}"
+
     # --- calls ---
 
     def connected(self, number: int, now: float) -> None:
         """A call has a connection."""
         if number == self._breaker.probe:
-            self._settled_at = now + SETTLED_AFTER
+            self._settled_at = now + self._settled_after
             self._notify()
 
     def answered(self, number: int, now: float) -> None:
         """The server has answered a call in any way."""
         self._breaker.succeed(number)
+        if self._refused:
+            self._refused = {call: sent for call, sent in self._refused.items() if sent > number}
         if self.is_away and not self._breaker.is_tripped:
-            logger.info("%s takes connections again, after %.0f s", self.name, now - self._away_since)
+            logger.info("%s is back, after %.0f s", self.name, now - self._away_since)
             self.is_away, self._away_since, self._settled_at = False, math.inf, math.inf
+            self._refused = {}
             self._notify()
+
+    def refused(
+        self, call: Permit, now: float, error: ProviderError, running: int = 0, at_most: float = LONGEST_PAUSE
+    ) -> None:
+        """The server has answered that it serves no call now (`serves_none`). Call `end` afterwards.
+
+        Answers to three calls show that it is away. One call may be the reason for all answers to it.
+
+        running: the calls under way.
+        at_most: the longest pause that is obeyed.
+        """
+        self.error = error
+        numbers: Iterable[int] = (call.number,)
+        if not self.is_away and len(self._refused) < LOST:
+            self._refused[call] = call.number
+            if len(self._refused) < LOST:
+                return
+            numbers = self._refused.values()
+        hint = error.retry_after_ms / 1000
+        self._breaker.open_for = PAUSE if hint < 0 else hinted_pause(hint, self._in_vain, at_most)
+        self._settled_after = min(LATEST_SETTLED, max(SETTLED_AFTER, 2.0 * (now - call.sent_at)))
+        for number in numbers:
+            self._failed(number, now, error, min(LATEST, max(LOST, running)))
 
     def lost(self, number: int, now: float, error: ProviderError) -> None:
         """A call got no connection, or lost it. Call `end` afterwards."""
-        self._error = error
+        self._breaker.open_for, self._settled_after = PAUSE, SETTLED_AFTER
+        self._failed(number, now, error)
+
+    def _failed(self, number: int, now: float, error: ProviderError, row: int = LOST) -> None:
+        self.error = error
         asked = number == self._breaker.probe
-        self._breaker.fail(number, now)
+        self._breaker.fail(number, now, row=row)
         if self._breaker.is_tripped and not self.is_away:
-            logger.warning(
-                "%s takes no connection: calls wait, and one at a time asks; the latest: %s", self.name, error.message
-            )
-            self.is_away, self._away_since = True, now
+            logger.warning("%s is away: calls wait, and one at a time asks; the latest: %s", self.name, error.message)
+            self.is_away, self._away_since, self._in_vain = True, now, 0
             self._notify()
         elif asked:
+            self._in_vain += 1
             self._stop_asking()
 
     def end(self, number: int) -> None:

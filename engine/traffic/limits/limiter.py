@@ -22,11 +22,11 @@ from ...call.runtime import Runtime
 from ...call.timeouts import Clock
 from ...request.noting import NoteLogger
 from ...request.prepared import Prepared, WallClock
-from ..queue.fair_queue import QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
+from ..queue.fair_queue import CONFIRMED, QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
 from ..queue.pump import Notification, Pump
 from .bucket import Bucket, ReportedBucket, declared_buckets
-from .concurrency import Concurrency
-from .host import Host, is_lost
+from .concurrency import LONGEST_HOLD, Concurrency
+from .host import LONGEST_PAUSE, Host, is_lost, serves_none
 from .leases import EntryLease, LeasedRateLimit
 from .load_watch import LoadWatch
 from .quota import Impossible, Quota
@@ -121,7 +121,7 @@ class LimiterState:
 
     name: the limiter's name, such as `openai/gpt-5`.
     limits: the declared limits that its calls must fit. Other limiters may share them.
-    host: the address of its server, which takes connections or not. Other limiters may share it.
+    host: its server, which may be away. Other limiters may share it.
     queue: the calls that wait to be sent.
     quota: the limits over time.
     concurrency: the learned limit for running calls; None if none is learned for this server.
@@ -264,17 +264,25 @@ class LimiterState:
         self.host.answered(permit.number, now)
         self.quota.confirm(permit, report, now)
 
-    def refuse(self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True) -> Refusal:
+    def refuse(
+        self, permit: Permit, report: QuotaReport, now: float, *, again: bool = True, away: ProviderError | None = None
+    ) -> Refusal:
         """Record that a limit refused a call, and return the kind of refusal.
 
         After `RATE` and `OVERLOAD` the call is queued again, before the other calls of its tenant, unless `again` is
         False because the call is sent to another target.
+
+        away: the error, if it shows that the server may be away.
         """
-        self.host.answered(permit.number, now)
+        accepted = self.quota.running - len(self.quota.window) - (permit.state is CONFIRMED)
+        # A server that runs calls is full.
+        self._hear(permit, None if self.concurrency is not None and accepted > 0 else away, now)
         self._release(permit)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charging.limited_by == "slots"
-            if by_slots or report.refusal is Refusal.OVERLOAD:
+            if self.host.is_away:
+                self.concurrency.leave(permit)
+            elif by_slots or report.refusal is Refusal.OVERLOAD:
                 self.concurrency.refuse(permit, report.hint, now)
                 report = QuotaReport(report.limits, Refusal.OVERLOAD, None, report.hint)
             else:
@@ -310,17 +318,29 @@ class LimiterState:
         if tokens is not None:
             self.queue.correct(permit, tokens)
 
-    def fail(self, permit: Permit, report: QuotaReport, now: float, *, answered: bool) -> None:
+    def fail(
+        self, permit: Permit, report: QuotaReport, now: float, *, answered: bool, away: ProviderError | None = None
+    ) -> None:
         """Record that a call failed for a reason other than a limit.
 
         answered: True if the server reported the failure; False: the server may have processed the request.
+        away: the error, if it shows that the server may be away.
         """
         usage = None
+        if answered or away is not None:
+            self._hear(permit, away, now)
         if answered:
-            self.host.answered(permit.number, now)
             self.quota.confirm(permit, report, now, accepted=False)
             usage = self.quota.failed(permit.cost)
         self.settle(permit, usage, now, tokens=0.0, answered=False)
+
+    def _hear(self, permit: Permit, away: ProviderError | None, now: float) -> None:
+        """Record an answer of the server. away: the error, if it shows that the server may be away."""
+        if away is None:
+            self.host.answered(permit.number, now)
+        else:
+            longest = LONGEST_PAUSE if self.concurrency is None else LONGEST_HOLD
+            self.host.refused(permit, now, away, self.quota.running, longest)
 
     def lose(self, permit: Permit, error: ProviderError, now: float, *, sent: bool) -> None:
         """Record that a call got no connection, or lost it. sent: the server may have processed the request."""
@@ -470,7 +490,7 @@ class LimiterState:
     def reason(self, permit: Permit, now: float) -> str:
         """Return what the next call, `permit`, waits for, in words."""
         if self.host.is_away:
-            return f"{self.host.name} to take connections"
+            return self.host.returns
         cost = self.quota.estimate(permit)
         full = next((limit for limit in self.limits if limit.is_full), None)
         if full is not None:
@@ -647,7 +667,9 @@ class Limiter(Pump):
         self.changed()
 
     def host_changed(self) -> None:
-        """Process a change of the server's address: it takes connections or not, or another call may ask."""
+        """Process a change of the server: it is away or back, or another call may ask."""
+        if self.state.host.is_away and self.state.concurrency is not None:
+            self.state.concurrency.forget_refusals()
         if self.state.queue.length:
             self.schedule()
         if self._watch is not None:
@@ -717,10 +739,11 @@ class Limiter(Pump):
             report = self._report_in(headers, error)
             if report.refusal is not Refusal.OVERLOAD or state.concurrency is not None:
                 refusal = report.refusal  # else the server is overloaded, independent of this key's limits
+            away = error if serves_none(error, report) else None
             if refusal is Refusal.NONE:
-                state.fail(permit, report, now, answered=error.http_status > 0)
+                state.fail(permit, report, now, answered=error.http_status > 0, away=away)
             else:
-                state.refuse(permit, report, now, again=again)
+                state.refuse(permit, report, now, again=again, away=away)
             self._write_news()
         self.changed()
         return refusal

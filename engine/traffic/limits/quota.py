@@ -202,8 +202,8 @@ REFUSALS_OF_CACHED = 5
 
 LEAST_REPORTED = 61.0
 """Seconds in which a reported limit allows at least one call like the one with whose response it came, or its window if
-that is longer. Less is a mistake of the server, and would hold calls back for hours. In a minute it is less than one, so
-that an accepted call refutes it."""
+that is longer. Less is a mistake of the server, and would hold calls back for hours. In a minute it is less than one,
+so that an accepted call refutes it."""
 
 FLOORED = (Unit.REQUESTS, Unit.OUTPUT_TOKENS)
 """The units of which that is known. The input may be counted in another way: `_without_refuted` compares it."""

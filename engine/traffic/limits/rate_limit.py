@@ -113,7 +113,7 @@ class LimiterStatistics:
     concurrent_by: where it comes from: `declared`; `reported` by the server, such as its slots; `server_queue`, from
         the calls that run and wait in the server; `learned` from times and refusals. Empty if it is not limited.
     server_load: what the server said last of the calls that run and wait in it; None if it does not say.
-    away: seconds for which the server has refused or dropped every connection; 0 if it takes them.
+    away: seconds for which the server has taken no connection or served no call; 0 if it is not away.
     """
 
     waiting: int = 0

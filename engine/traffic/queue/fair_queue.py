@@ -131,7 +131,7 @@ class Permit:
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
     number: while it waits, it orders the calls in a tenant's line; the first call has the lowest number. While the call
-        is under way: its number among the calls to its address, in the order of sending.
+        is under way: its number among the calls to its server, in the order of sending.
     line: the line of its tenant, while it waits or is under way; else None.
     before: the previous call in the line.
     after: the next call in the line.

@@ -183,7 +183,7 @@ class TargetRecord:
     weight: the target's share for `Balance.WEIGHTED`.
     fallback: True if the target is used only when no other target is left.
     breaker: its circuit breaker.
-    host: the address of its server, which takes connections or not.
+    host: its server, which may be away.
     outstanding: the number of running calls.
     time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
     failures: the smoothed share of failed calls, from 0 to 1.
@@ -292,7 +292,7 @@ class RouteState:
         return Choice(chosen, tuple(own))
 
     def _in_order(self, indices: Sequence[int], roomy: Callable[[int], object], at_least: int = 1) -> Choice:
-        """Choose the first target that takes connections. A call that waits for it also waits for those before it, so
+        """Choose the first target that is not away. A call that waits for it also waits for those before it, so
         that one of them has a call to ask it whether it does so again.
 
         at_least: the number of targets to wait for.
@@ -306,8 +306,7 @@ class RouteState:
 
     def asks_at(self, now: float) -> float:
         """Return when a call that waits elsewhere asks whether a target that has failed answers again; `math.inf` if
-        there is none, or a call under way decides. That of an address which takes no connections is asked by its own
-        calls."""
+        there is none, or a call under way decides. A server that is away is asked by its own calls."""
         return min((self._asked_again_at(index, now) for index in range(len(self.targets))), default=math.inf)
 
     def may_be_asked(self, index: int, now: float) -> bool:
@@ -494,7 +493,7 @@ class RouteTarget:
     declared: it as the program declares it; None for a provider with several keys, which needs no route.
     model: its name at the provider; empty where each request names its own.
     accesses: one for each key of its provider.
-    host: the provider's address.
+    host: its server.
     """
 
     __slots__ = ("_rings", "_sessions", "accesses", "declared", "host", "model", "was_reported")
@@ -622,12 +621,12 @@ class Router(Pump):
         self._looking.pop(call, None)
 
     def host_changed(self) -> None:
-        """Let the calls that wait look for a target if an address takes connections now, or takes none."""
+        """Let the calls that wait look for a target if a server is away now, or back."""
         away = [target.host.is_away for target in self.targets]
         if away != self._away:
             for is_away, record in zip(away, self.state.targets, strict=True):
                 if is_away:
-                    record.breaker.reset()  # the address has a breaker of its own, which is as fast as it may be
+                    record.breaker.reset()  # the server has a breaker of its own, which is as fast as it may be
             self._away = away
             self._look()
             if self._watch is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.server_load import ServerLoad
@@ -35,6 +37,25 @@ def test_it_grows_with_quick_unstreamed_answers_too() -> None:
         concurrency.end(waiting.pop(0), 1 + number // 8, 10)
         waiting += start(concurrency, int(concurrency.limit) - concurrency.running, 1 + number // 8)
     assert concurrency.limit == 8 + 30
+
+
+@pytest.mark.parametrize("late", [0.0, 0.5])
+def test_a_cut_limit_grows_where_ends_are_seen_together(late: float) -> None:
+    """A program that was late sees all calls end in one turn of its loop, and sends the next ones afterwards."""
+    concurrency = Concurrency()
+    refused, *others = start(concurrency, 5, 0)
+    concurrency.refuse(refused, None, 0)
+    for ticket in others:
+        concurrency.end(ticket, 1, 10)
+    assert concurrency.limit == 4
+    now, waiting = 2.0, 306
+    while waiting > 0:
+        tickets = start(concurrency, min(waiting, int(concurrency.limit)), now)
+        now += 2 + late
+        for ticket in tickets:
+            concurrency.end(ticket, now, 10)
+        waiting -= len(tickets)
+    assert now < 60  # and not 306 / 4 rounds
 
 
 def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:

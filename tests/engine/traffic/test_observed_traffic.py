@@ -91,7 +91,7 @@ async def test_an_observer_gets_the_figures_of_a_route_once_a_second(autojump_cl
 
 async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: MockClock) -> None:
     watcher = Watcher()
-    server = targets.Server("only", fault=targets.failing("503 Service Unavailable"))
+    server = targets.Server("only", fault=targets.failing("500 Broken"))
     retry = ms.Retry(max_attempts=8, base=0.01, cap=0.01)
     async with targets.open_targets(server, observer=watcher, retry=retry) as engine:
         calls = [engine.start_stream(targets.ask()) for _ in range(4)]
@@ -104,7 +104,7 @@ async def test_calls_that_wait_for_a_target_are_reported(autojump_clock: MockClo
 
 async def test_a_route_is_reported_when_a_call_begins_to_wait(autojump_clock: MockClock) -> None:
     watcher = Watcher()
-    server = targets.Server("only", fault=targets.failing("503 Service Unavailable"))
+    server = targets.Server("only", fault=targets.failing("500 Broken"))
     async with targets.open_targets(server, observer=watcher, retry=ms.Retry(max_attempts=1)) as engine:
         for _ in range(20):
             await engine.start_stream(targets.ask()).wait()

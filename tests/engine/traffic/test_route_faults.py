@@ -108,7 +108,7 @@ async def test_a_session_is_forgotten_while_its_call_runs(autojump_clock: MockCl
 
 
 async def test_parked_calls_go_on_after_a_probe_that_failed(autojump_clock: MockClock) -> None:
-    down = failing("503 Service Unavailable")
+    down = failing("500 Broken")
     one = Server("one", fault=lambda server: down(server) if server.sent <= 7 else None)
     async with open_targets(one, retry=ms.Retry(max_attempts=1)) as engine:
         for _ in range(5):

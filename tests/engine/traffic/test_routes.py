@@ -281,7 +281,7 @@ def dead_between(begin: float, end: float, fault: bytes) -> object:
 
 
 DEAD: dict[str, tuple[bytes, float, float]] = {
-    "503": (answer(error_body("down"), status="503 Service Unavailable"), 0.98, 1.0),
+    "500": (answer(error_body("down"), status="500 Internal Server Error"), 0.98, 1.0),
     "hangs": (HANG, 0.90, 2.0),
 }
 
@@ -326,7 +326,7 @@ async def test_failures_at_once_do_not_hide_answers_under_way(autojump_clock: Mo
 
 
 async def test_calls_wait_for_the_first_target_to_come_back(autojump_clock: MockClock) -> None:
-    one = Server("one", fault=lambda server: failing("503 Service Unavailable")(server) if server.sent <= 5 else None)
+    one = Server("one", fault=lambda server: failing("500 Broken")(server) if server.sent <= 5 else None)
     async with open_targets(one, retry=ms.Retry(max_attempts=1)) as engine:
         for _ in range(5):
             assert not (await engine.start_stream(ask()).wait()).success
