@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import httpx
+from .extras import not_installed
+
+try:
+    import httpx
+except ImportError as error:
+    raise not_installed(__name__, "httpx", error) from None
 
 from .sdk_clients.adapter import Adapter, Package
 

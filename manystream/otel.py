@@ -17,8 +17,13 @@ import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from opentelemetry import metrics, trace
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from .extras import not_installed
+
+try:
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+except ImportError as error:
+    raise not_installed(__name__, "otel", error) from None
 
 from .engine.call.completion import Completion
 from .engine.call.handle import Call

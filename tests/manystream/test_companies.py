@@ -414,7 +414,7 @@ def clouds(monkeypatch: pytest.MonkeyPatch) -> None:
     vars(google)["transport"] = transport
     for made in (
         module("azure.identity", DefaultAzureCredential=Tokens), module("azure"), google, transport, requests,
-        module("google", auth=google), module("aws_bedrock_token_generator", provide_token=lambda: TOKEN),
+        module("google", auth=google), module("aws_bedrock_token_generator", provide_token=lambda region: TOKEN),
     ):  # fmt: skip
         monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS.access_key)
