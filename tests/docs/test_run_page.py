@@ -103,9 +103,7 @@ def test_a_command_may_name_its_exit_status_and_use_page_files(tmp_path: Path) -
 
 
 def test_a_block_that_is_not_run_has_its_reason_right_above_it() -> None:
-    first, second = read_blocks(
-        "*Not run by the tests: it needs a key.*\n\n```console\n$ x\n```\n\n```toml\na = 1\n```\n"
-    )
+    first, second = read_blocks("<!-- not run: it needs a key -->\n\n```console\n$ x\n```\n\n```toml\na = 1\n```\n")
     assert first == Block(3, "console", "$ x\n", reason="it needs a key")
     assert second.reason is None
 

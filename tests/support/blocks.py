@@ -12,8 +12,8 @@ What a block may be, by its language:
 - `text`: anything else.
 
 `title="name"` also writes the block to a file of that name, which later blocks of the page find. `…` in an output
-stands for anything, on a line of its own for any lines. A block with the line `*Not run by the tests: reason.*` above
-it is not run, and readers see why.
+stands for anything, on a line of its own for any lines. A block with the line `<!-- not run: reason -->` above it is
+not run; readers see the block only.
 """
 
 import re
@@ -30,7 +30,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 TITLE = re.compile(r'title="([^"]+)"')
-REASON = re.compile(r"\*Not run by the tests: (?P<reason>[^*\n]+)\.\*\s*\Z")
+REASON = re.compile(r"<!-- not run: (?P<reason>[^\n]+) -->\s*\Z")
 
 
 @dataclass(slots=True, frozen=True)
