@@ -831,20 +831,25 @@ class RunningCall:
             done = Done(whole.finish_reason, whole.raw_finish_reason, whole.usage, whole.provider_data)
             self.on_answer(attempt, whole, done if attempt.prepared.stream else None)
             return True
-        if not continued.goes_on_after(error) or (not advanced and continued.failures >= self._retry.max_attempts):
+        if not continued.goes_on_after(error):
             return False
         if self._admission is not None:
             self._sign(error, attempt)
+            uncounted = self._admission.uncounted
             judged = self._admission.failed(attempt, error, may_wait=True)
             if self._step is not OPEN:
                 return True  # a function of the program has ended the call
+            if not advanced:
+                continued.failures -= self._admission.uncounted - uncounted
             if judged is None:
                 self._prepared = continued.next()
                 self._enter_queue()
                 self._arm()
                 return True
+        if not advanced and continued.failures >= self._retry.max_attempts:
+            return False
         self._unanswered, self._prepared = False, continued.next()
-        self._back_off(0.0 if advanced else backoff(continued.failures, self._retry, self._runtime.random))
+        self._back_off(0.0 if advanced else backoff(max(1, continued.failures), self._retry, self._runtime.random))
         return True
 
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:

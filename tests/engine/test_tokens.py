@@ -692,6 +692,44 @@ async def test_an_answer_does_not_go_on_for_ever() -> None:
     assert [*completion.response.tokens.ids] == [5, 6, 7]
 
 
+@pytest.mark.parametrize("attempts", [1, 2, 4])
+async def test_answers_go_on_when_their_server_is_back(attempts: int, autojump_clock: MockClock) -> None:
+    """Attempts that only showed that the server is away are not counted."""
+    is_back = False
+
+    async def serve(stream: trio.SocketStream) -> None:
+        line = Line(stream)
+        while await line.request():
+            await line.send(STREAM_HEAD)
+            end = [part([6], "stop")] if is_back else [part([5], prompt_token_ids=[1, 2])]
+            await line.send(chunked(sse(end), end=False))
+            if not is_back:
+                await trio.sleep(60)
+            await line.send(chunked("data: [DONE]\n\n"))
+
+    async def listen(task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED) -> None:
+        nonlocal is_back
+        port = 0
+        for seconds in (2.0, math.inf):
+            listeners = await trio.open_tcp_listeners(port, host="127.0.0.1")
+            port = listeners[0].socket.getsockname()[1]
+            with trio.move_on_after(seconds):
+                task_status.started(port) if not is_back else None
+                await trio.serve_listeners(serve, listeners)
+            await trio.sleep(6)
+            is_back = True
+
+    async with trio.open_nursery() as nursery:
+        here = ms.VLLMGenerate(base_url=f"http://127.0.0.1:{await nursery.start(listen)}")
+        request = ms.Request("m", prompt_token_ids=[1, 2], max_output_tokens=9, continue_aborted=True)
+        options = ms.Retry(max_attempts=attempts)
+        async with ms.open_engine([here], retry=options, traffic=ms.Traffic()) as engine:
+            completions = [await call.wait() for call in [engine.start_stream(request) for _ in range(8)]]
+        nursery.cancel_scope.cancel()
+    assert [each.error for each in completions if not each.success] == []
+    assert all([*each.response.tokens.ids] == [5, 6] for each in completions)
+
+
 async def test_an_answer_that_lacks_ids_does_not_go_on() -> None:
     lacking = [part([5, 6], prompt_token_ids=[1, 2]), part([], "abort"), {"choices": [], "usage": counted(2, 3)}]
     asked = await in_parts([lacking, PARTS[3]], continue_aborted=True)
