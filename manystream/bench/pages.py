@@ -34,7 +34,9 @@ table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8re
 td:first-child, tr > :nth-child(2):last-child { text-align: left } tr + tr { border-top: 1px solid #ddd }
 .stamp { font-weight: bold; padding: .1rem .6rem; border-radius: .3rem; color: #fff; background: #777 }
 .true { background: #2a7d2a } .false { background: #b02020 } .invalid td { text-decoration: line-through }
-svg { max-width: 100%; height: auto }
+.missed { color: #b02020 } svg { max-width: 100%; height: auto }
+@media print { body { margin: 0; max-width: none } .stamp { print-color-adjust: exact } }
+@media print { table, svg { break-inside: avoid } h2 { break-after: avoid } }
 """
 
 
@@ -44,7 +46,7 @@ def page_of(page: JSONObject, rows: Callable[[JSONObject], Rows]) -> str:
     rows: returns what is shown of a run beside the figures.
     """
     about = ", ".join(_text(page[name]) for name in ("url", "dialect", "model"))
-    parts = [f"<h1>manystream bench</h1>\n<p>{about}</p>"]
+    parts = [f"<h1>manystream bench</h1>\n<p>{about}</p>", _pairs(mapping(page, "made"))]
     if "steps" not in page:
         drawn = {name: found for name in NAMES if (found := histograms(page, name))}
         return _document([*parts, *_run(page, rows(page)), _plot(drawn, _draw_shares), _plot(drawn, _draw_windows)])
@@ -54,7 +56,9 @@ def page_of(page: JSONObject, rows: Callable[[JSONObject], Rows]) -> str:
     for step in steps:
         rate = step.get("offered_rate")
         what = f"{_text(rate)} calls a second" if rate else f"{_text(mapping(step, 'load')['concurrency'])} streams"
-        parts += [f"<h2>{what}</h2>", *_run(step, rows(step))]
+        kept = step.get("keeps", step.get("holds"))
+        mark = ' <span class="missed">missed the objective</span>' if kept is False else ""
+        parts += [f"<h2>{what}{mark}</h2>", *_run(step, rows(step))]
     return _document(parts)
 
 
@@ -82,6 +86,22 @@ def _run(page: JSONObject, rows: Rows) -> Iterator[str]:
         cells = ("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in table)
         yield f"<table{marked}><tr>{'</tr><tr>'.join(cells)}</tr></table>"
     yield from (f"<p>{_text(note)}</p>" for note in texts(page, "warnings"))
+    load: JSONObject = {**mapping(page, "load"), "form": "streamed" if page.get("stream") else "unstreamed"}
+    load |= {"seconds": page.get("seconds"), "objective": mapping(page, "slo")}
+    yield _pairs(load)
+
+
+def _pairs(members: JSONObject) -> str:
+    """Return a table of names and values, without those that are not set."""
+    rows = (f"<td>{_text(name)}</td><td>{_text(_plain(value))}</td>" for name, value in members.items() if value)
+    return f"<table><tr>{'</tr><tr>'.join(rows)}</tr></table>" if members else ""
+
+
+def _plain(value: JSON) -> JSON:
+    """Return a list or an object as text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} ≤ {bound:g} s" for name, bound in value.items() if isinstance(bound, (int, float)))
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _cell(column: str, value: float | None) -> str:
@@ -109,8 +129,14 @@ def _plot(data: Drawn, draw: Callable[[Figure, Drawn], None]) -> str:
 
 
 def _axes(axes: Axes, title: str, **more: str) -> None:
+    from matplotlib.ticker import LogFormatter
+
     axes.set(title=title, **more)
     axes.grid(visible=True, alpha=0.3)
+    for axis, scale in ((axes.xaxis, more.get("xscale")), (axes.yaxis, more.get("yscale"))):
+        if scale == "log":  # numbers in place of powers of ten, also within one decade
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
     axes.legend()
 
 

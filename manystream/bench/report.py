@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from datetime import UTC, datetime
+
 from ..providers.json.json_values import JSON, JSONObject, items, mapping
 from .figures import NAMES, Slo
 from .histogram import Counts, decoded, encoded, percentile
@@ -96,6 +100,17 @@ def run_object(run: Run) -> JSONObject:
         "interrupted": result.interrupted,
         "silent": result.silent,
         "warnings": list(_warnings(run)),
+    }
+
+
+def provenance(version: str) -> JSONObject:
+    """Return when and where a result is made. version: that of the library."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "version": version,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "kernel": f"{platform.system()} {platform.release()}",
     }
 
 

@@ -13,12 +13,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from .. import __version__
 from ..bench.arrivals import KINDS, MOST_RATE, Arrivals, TraceError, read_rate, read_trace
 from ..bench.compare import CompareError, compared, read_result
 from ..bench.figures import SLO_NAMES, Slo
 from ..bench.load import Plan
 from ..bench.pages import page_of
-from ..bench.report import SCHEMA, number, run_object, search_object
+from ..bench.report import SCHEMA, number, provenance, run_object, search_object
 from ..bench.runs import Run, Server, WorkerError, calibrate, leave_core, run_plan, split
 from ..bench.search import Search
 from ..bench.validity import Calibration
@@ -328,6 +329,7 @@ class _Bench:
             "model": server.model,
             "simulated": _is_simulated(given),
             "schema": SCHEMA,
+            "made": provenance(__version__),
         }
 
     def run(self) -> int:

@@ -298,9 +298,15 @@ def test_results_are_written_to_new_files(bench: Bench, runs: Runs, tmp_path: Pa
     pytest.importorskip("matplotlib")
     saved, page = tmp_path / "a.json", tmp_path / "a.html"
     bench(URL, "--save", str(saved), "--html", str(page))
-    assert json.loads(saved.read_bytes())["schema"] == SCHEMA
+    made = json.loads(saved.read_bytes())
+    assert made["schema"] == SCHEMA
+    assert list(made["made"]) == ["at", "version", "python", "machine", "kernel"]
+    assert all(made["made"].values())
     text = page.read_text("utf-8")
     assert text.count("<svg") == 2
+    assert all(
+        word in text for word in (made["made"]["at"], made["made"]["kernel"], "arrivals", "streamed", "@media print")
+    )
     assert '<span class="stamp true">VALID</span>' in text
     assert not re.search(r"(src|href)=.(https?:|//)", text.replace('xlink:href="#', "")), "it needs no network"
     runs.found = [INVALID]
@@ -512,7 +518,12 @@ def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path
     found = json.loads(out)
     assert (status, found["highest_rate"], found["certain"], found["attain"]) == (0, 1.5, True, 0.9)
     assert [(step["offered_rate"], step["keeps"]) for step in found["steps"]] == [(1.0, True), (1.5, True)]
-    assert page.read_text("utf-8").count("<svg") == 1
+    text = page.read_text("utf-8")
+    assert (text.count("<svg"), text.count("missed the objective")) == (1, 0)
+    runs.found = [at(1.0, 1.0), *(at(1.5, 0.0) for _ in range(20))]
+    _, out, _ = bench(URL, *words[:-1], str(tmp_path / "b.html"))
+    missed = [step for step in json.loads(out)["steps"] if not step["keeps"]]
+    assert (tmp_path / "b.html").read_text("utf-8").count("missed the objective</span>") == len(missed) > 0
 
 
 @pytest.mark.parametrize(
