@@ -1,6 +1,7 @@
 """The doors of companies: Azure, Google Cloud and AWS. Each request is compared with that of the official SDK, sent to
 the same server, and each token and signature is checked by a server as the cloud checks it."""
 
+import asyncio
 import functools
 import json
 import re
@@ -417,6 +418,9 @@ def clouds(monkeypatch: pytest.MonkeyPatch) -> None:
         module("google", auth=google), module("aws_bedrock_token_generator", provide_token=lambda region: TOKEN),
     ):  # fmt: skip
         monkeypatch.setitem(sys.modules, made.__name__, made)
+    # The page's programs run on asyncio, and the test on trio.
+    on_thread = lambda work, *given, **named: trio.to_thread.run_sync(functools.partial(work, *given, **named))  # noqa: E731
+    monkeypatch.setattr(asyncio, "to_thread", on_thread)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS.access_key)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS.secret_key)
     monkeypatch.setenv("AWS_SESSION_TOKEN", ACCESS.token)
