@@ -71,6 +71,9 @@ CALL_CLOCKS = frozenset({"total", "queue"})
 KEY_STATUSES = frozenset({401, 403})
 """HTTP statuses with which a server refuses a key."""
 
+REQUESTS_FAULT = frozenset({ErrorCategory.CONTENT_FILTER, ErrorCategory.INVALID_ARG})
+"""Categories of errors that every key gets, whatever the status is."""
+
 OTHERS_MAY_TAKE = frozenset({Refusal.TOO_LARGE, Refusal.SPENT})
 """Refusals after which another target may still take the request."""
 
@@ -968,7 +971,8 @@ def is_keys_fault(error: ProviderError, refusal: Refusal) -> bool:
     """Return whether another key of the same provider may succeed."""
     if refusal is Refusal.SPENT:
         return True
-    return error.category is ErrorCategory.AUTH or error.http_status in KEY_STATUSES
+    refuses_key = error.category is ErrorCategory.AUTH or error.http_status in KEY_STATUSES
+    return refuses_key and error.category not in REQUESTS_FAULT
 
 
 def lay_over(target: Target, request: Request, model: str) -> Request:

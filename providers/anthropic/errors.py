@@ -14,7 +14,7 @@ from ..json.json_values import JSON, JSONObject, integer, mapping, string
 from ..model.provider_error import RETRYABLE, ErrorCategory, ProviderError, category_of_status
 from ..wire.context_overflow import is_context_overflow
 from ..wire.error_bodies import decode_error as decode_any_error
-from ..wire.error_bodies import error_from_object, is_nil, no_message, object_of, reported_error
+from ..wire.error_bodies import error_from_object, is_nil, no_message, object_of, reported_error, with_its_envelope
 from ..wire.request_ids import request_id_in
 from ..wire.retry_hints import NO_HINT, retry_after_ms
 
@@ -92,7 +92,8 @@ def _is_own(reported: JSON) -> TypeGuard[JSONObject]:
 
 
 def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now: float) -> ProviderError:
-    error = mapping(payload, "error") or payload
+    inner = mapping(payload, "error")
+    error = with_its_envelope(inner, payload) if inner else payload
     kind = string(error, "type")
     code = string(mapping(error, "details"), "error_code")
     text = string(error, "message") or ""
@@ -104,13 +105,14 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
     if category is ErrorCategory.UNKNOWN or known.category is ErrorCategory.CONTENT_FILTER:
         category = known.category
     hint = retry_after_ms(headers, now, status=status)
+    may_pass = known.retryable or known.category is not category
     return ProviderError(
         _message(kind, text, status),
         category=category,
         http_status=status,
         provider_code=code or kind,
         retry_after_ms=(known.retry_after_ms if hint == NO_HINT else hint) if category in RETRYABLE else NO_HINT,
-        retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE),
+        retryable=not _is_spent(code, text) and _should_retry(headers, category in RETRYABLE and may_pass),
         request_id=request_id_in(headers) or string(payload, "request_id"),
         body=data,
         context_overflow=is_context_overflow(category, (code, kind), text),

@@ -9,7 +9,16 @@ from ..json.json_values import JSON, JSONObject, integer, mapping, objects, stri
 from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
 from ..model.rules import instance, whole
 from ..wire.context_overflow import is_context_overflow
-from ..wire.error_bodies import ERROR, error_from_object, is_spent, no_message, object_of, reported_error
+from ..wire.error_bodies import (
+    ERROR,
+    VAGUE,
+    error_from_object,
+    is_spent,
+    no_message,
+    object_of,
+    reported_error,
+    with_its_envelope,
+)
 from ..wire.error_bodies import decode_error as decode_any_error
 from ..wire.request_ids import request_id_in
 from ..wire.retry_hints import NO_HINT, hint_ms, retry_after_ms
@@ -80,14 +89,18 @@ def parse_error(status: int, body: bytes | str) -> ProviderError:
 
     status: the HTTP status.
     body: the response's body. Its `error` gives the message, `STATUS: text`, such as
-        `RESOURCE_EXHAUSTED: Quota exceeded.`, and the hint of a `RetryInfo`. Without an error in it the message is
-        `HTTP 503`.
+        `RESOURCE_EXHAUSTED: Quota exceeded.`, and the hint of a `RetryInfo`. Without such a word it is
+        `HTTP 429: text`, and without an error in the body, such as in a page, `HTTP 503`.
 
     Raises `InvalidRequestError` for a status that is no number, and a body that is no text or bytes.
     """
     whole(0).check(status, "status")
     instance(str, bytes).check(body, "body")
-    return decode_error(status, {}, body.encode() if isinstance(body, str) else body, 0.0)
+    data = body.encode() if isinstance(body, str) else body
+    error, value = decode_error(status, {}, data, 0.0), object_of(data)
+    if _own_error(value) is None:
+        error.message = _message(error.message if type(value) is not str else "", None, status)
+    return error
 
 
 def read_error(
@@ -114,18 +127,25 @@ def read_error(
     name = string(error, "status")
     details = objects(error, "details")
     reason = next((text for detail in details if (text := string(detail, "reason"))), None)
+    http_status = status
     if status < 400:
         status = _own_code(error, name) or status
     message = string(error, "message") or ""
+    known = error_from_object(error, http_status=status, body=b"", now=now)
     hint = _retry_delay(details)
     if hint == NO_HINT:
         # If a gateway removed the details, the message still has the delay.
-        hint = error_from_object(error, http_status=status, body=b"", now=now).retry_after_ms
+        hint = known.retry_after_ms
     category = _category(status, name, reason)
+    spent = known.category is ErrorCategory.RATE_LIMIT and not known.retryable
+    if known.category is ErrorCategory.CONTENT_FILTER or (spent and category in VAGUE):
+        category = known.category  # the words say more than the status
     violations = [violation for detail in details for violation in objects(detail, "violations")]
-    spent = category is ErrorCategory.RATE_LIMIT and (any(map(is_spent, violations)) or bool(_SPENT.search(message)))
+    spent = spent or (
+        category is ErrorCategory.RATE_LIMIT and (any(map(is_spent, violations)) or bool(_SPENT.search(message)))
+    )
     return ProviderError(
-        _message(error, name, status),
+        _message(message, name, http_status),
         category=category,
         http_status=status,
         provider_code=reason or name,
@@ -162,7 +182,11 @@ def without_secrets(body: bytes) -> bytes:
 
 
 def _safe(error: ProviderError) -> ProviderError:
-    """Remove the keys that an error quotes. Returns the error."""
+    """Remove the keys that an error quotes, and read the one reason of a refused prompt that has no meaning elsewhere.
+    Returns the error.
+    """
+    if (error.provider_code or "").lower() == "other" and error.category in VAGUE:
+        error.category = ErrorCategory.CONTENT_FILTER
     error.message = without_secrets(error.message.encode("utf-8", "replace")).decode()
     error.body = without_secrets(error.body)
     return error
@@ -179,13 +203,16 @@ def _own_error(value: JSON) -> JSONObject | None:
     error = value.get("error", value) if type(value) is dict else None
     if type(error) is not dict:
         return None
+    if type(value) is dict and error is not value:
+        error = with_its_envelope(error, value)
     text = string(error, "message") or ""
     inner = object_of(text.encode("utf-8", "replace")) if text.lstrip()[:1] == "{" else None
     if type(inner) is dict:
         return _own_error(inner)
     if string(error, "status") in STATUS_CODES:
         return error
-    return error if error.get("type") is None and integer(error, "code") is not None else None
+    is_google = error.get("type") is None and "msg" not in error and integer(error, "code") is not None
+    return error if is_google else None
 
 
 def _own_code(error: JSONObject, name: str | None) -> int | None:
@@ -203,9 +230,10 @@ def _category(status: int, name: str | None, reason: str | None) -> ErrorCategor
     return category_of_status(STATUS_CODES.get(name or "", status)) if category is ErrorCategory.UNKNOWN else category
 
 
-def _message(error: JSONObject, name: str | None, status: int) -> str:
-    text = ": ".join(part for part in (name, string(error, "message")) if part)
-    return without_secrets(text.encode("utf-8", "replace")).decode() if text else no_message(status)
+def _message(text: str, name: str | None, status: int) -> str:
+    word = name or (f"HTTP {status}" if status > 200 else "")
+    whole = ": ".join(dict.fromkeys(part for part in (word, text) if part))
+    return without_secrets(whole.encode("utf-8", "replace")).decode() if whole else no_message(status)
 
 
 def _retry_delay(details: list[JSONObject]) -> int:

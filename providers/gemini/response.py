@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from ..catalog.dialect import MakeId
 from ..catalog.provider import FUNCTION, Gemini, Provider
-from ..json.json_values import MalformedJSONError, shown
+from ..json.json_values import MalformedJSONError, loads, shown
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed
 from ..model.response import Response
 from ..model.rules import instance, optional
 from ..wire.accumulate import concluded
 from ..wire.answer_body import answer_loads, foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from ..wire.error_bodies import reported_error
+from ..wire.error_bodies import ERROR, reported_error
 from .stream import READ_IN_CHUNK, GeminiStream, first_error
 
 ANSWER_MEMBERS = READ_IN_CHUNK | {"promptFeedback"}
@@ -43,7 +43,8 @@ def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response
     """Decode an answer of the first-party provider, from the body alone. Raises `ProviderError` for an error, a refused
     prompt, or a body that is no answer.
 
-    An answer without candidates or parts is an empty `Response` here. A call with such an answer fails.
+    An answer without candidates or parts is an empty `Response` here. A call with such an answer fails. `[]`, `null`
+    and an empty error are no answers.
 
     make_id: makes ids for tool calls without one. Default: 22 characters from the system's cryptographic source, new
         for each call.
@@ -54,9 +55,16 @@ def parse_response(body: bytes | str, make_id: MakeId | None = None) -> Response
     try:
         return decode_response(data, Gemini(), make_id or new_tool_call_id)
     except ProviderError as error:
-        if error.provider_code != NO_ANSWER_CODE or not data.strip():
+        if error.provider_code != NO_ANSWER_CODE or not _may_be_empty(data):
             raise
         return error.partial or Response()
+
+
+def _may_be_empty(body: bytes) -> bool:
+    """Return whether a body that says nothing has the form of an answer: an object, or several, without an error."""
+    value = loads(body) if body.strip() else None
+    chunks = value if type(value) is list else [value]
+    return bool(chunks) and all(type(chunk) is dict and chunk.get(ERROR) is None for chunk in chunks)
 
 
 def new_tool_call_id() -> str:

@@ -13,7 +13,7 @@ from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refus
 from ..limits.rate_headers import HeaderRow, amount, read_rows
 from ..limits.refusals import refusal_of
 from ..model.provider_error import ProviderError
-from ..wire.error_bodies import SPENT_QUOTA, passed_on_headers
+from ..wire.error_bodies import SPENT_QUOTA, is_too_large, passed_on_headers
 
 LONGEST_PAUSE = 60.0
 """Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""
@@ -119,7 +119,6 @@ _LIMIT_OF = re.compile(
 """The form in which OpenAI and Groq name a limit: `on tokens per min (TPM): Limit 10000, Used 9500, Requested 1000`."""
 
 _WINDOWS = {"second": SECOND, "min": MINUTE, "minute": MINUTE, "day": DAY}
-_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 _PER_DAY = re.compile(r"per[- ]day", re.IGNORECASE)
 
 
@@ -168,7 +167,7 @@ def _refusal(
     if _has_no_quota(error.message):
         return Refusal.SPENT
     limit_words = "rate_limit_exceeded" in words or "tokens" in words
-    if _TOO_LARGE.search(error.message) and (status == 429 or limit_words or provider.startswith("groq")):
+    if is_too_large(error.message) and (status == 429 or limit_words or provider.startswith("groq")):
         return Refusal.TOO_LARGE
     refusal = refusal_of(error, STATUS_REFUSAL)
     if refusal is not Refusal.RATE:

@@ -66,7 +66,10 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
         ("content_filter", "content_filtered", "content_policy_violation", "responsibleaipolicyviolation",
          "content_filter_error", "moderation_blocked", "image_content_policy_violation", "data_inspection_failed",
          "datainspectionfailed", "content_moderation", "cyber_policy_violation", "bio_policy",
-         "misalignment_policy_violation"),
+         "misalignment_policy_violation",
+         # Gemini's reasons to refuse a prompt or to end an answer, which its Interactions send as codes.
+         "safety", "blocklist", "prohibited_content", "spii", "jailbreak", "model_armor", "recitation", "escalation",
+         "image_safety", "image_prohibited_content", "image_recitation"),
         ErrorCategory.CONTENT_FILTER,
     ),
     **dict.fromkeys(
@@ -180,14 +183,28 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
 _QUOTA_WORDS = re.compile(
     r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
 )
+_CODE = re.compile(r"[A-Za-z]+(?:[_.-][A-Za-z]+)+", re.ASCII)
+_MONEY = re.compile(r"credit|balance|payment|quota|funds|budget|spend", re.IGNORECASE)
+"""The words with which a 402 says that the money is spent."""
+
 _GOOGLES_QUOTA = "resource_exhausted"
 """The status of Google's errors of quotas. Their message has the words of `_QUOTA_WORDS` for a minute's quota, too."""
 
 LONG_QUOTAS = ("PerDay", "PerMonth")
 """Parts of a `quotaId` of Google's quotas that last longer than any retry."""
 
-_FILTER_WORDS = re.compile(r"content management policy|content ?policy ?violation", re.IGNORECASE)
-"""Azure's words, and LiteLLM's name, of a content filter. Gateways send them without a code."""
+_FILTER_WORDS = re.compile(
+    r"content management policy|content ?policy ?violation|violates? (?:our |the )?(?:usage|content)"
+    r"|\b(?:input|prompt|content|output|text|image|messages?) (?:was|were|is|has been|have been) (?:flagged|moderated)"
+    r"|SAFETY_CHECK_TYPE",
+    re.IGNORECASE,
+)
+"""The words of a content filter: Azure's, xAI's, OpenRouter's, and LiteLLM's name of one. Gateways send them without a
+code, or with the status and the code of a refused key.
+"""
+
+_SIZES = re.compile(r"\blimit:? ([\d,]*\d)\b.{0,80}?\brequested:? ([\d,]*\d)", re.IGNORECASE | re.DOTALL)
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 
 _DEEPEST = 6
 """The most levels of errors inside errors that are followed."""
@@ -238,7 +255,7 @@ def reported_error(event: str, value: JSON) -> JSON:
     error = value.get(ERROR)
     if error is not None and not says_nothing(error):
         # Members next to the error may have the code (`{"code": "…", "error": "text"}`).
-        return error if type(error) is dict else value
+        return with_its_envelope(error, value) if type(error) is dict else value
     kind = value.get("type")
     if ERROR in (event, value.get("object"), kind):
         return value
@@ -247,6 +264,15 @@ def reported_error(event: str, value: JSON) -> JSON:
     if MINIMAX in value and mapping(value, MINIMAX).get("status_code"):
         return value[MINIMAX]
     return value if _is_bare(value) else None
+
+
+def with_its_envelope(error: JSONObject, envelope: JSONObject) -> JSONObject:
+    """Return an error object with the status and the hints that stand next to it in the object that contains it."""
+    beside: JSONObject = {name: envelope[name] for name in (*_HINT_MEMBERS, "headers") if name in envelope}
+    status = _status_of(envelope)
+    if status and not _status_of(error):
+        beside["status_code"] = status
+    return {**beside, **error} if beside else error
 
 
 ERROR = "error"
@@ -260,7 +286,7 @@ error.
 SUCCESSES = frozenset({"", "0", "200", "ok", "success"})
 """Codes of a message that is no error, in lower case."""
 
-BARE_MEMBERS = frozenset({"detail", "errors", "message"})
+BARE_MEMBERS = frozenset({"detail", "errors", "message", "msg"})
 """A bare error has one of these members. Nearly every event of a stream has none, and is not examined further."""
 
 
@@ -275,11 +301,12 @@ def _is_bare(value: JSONObject) -> bool:
         return False
     if value.get("detail") or objects(value, "errors"):
         return True
-    if not string(value, "message"):
+    if not (string(value, "message") or string(value, "msg")):
         return False
     if _status_of(value) or value.get("success") is False:
         return True
-    if (string(value, "code") or "").lower() not in SUCCESSES:
+    number = integer(value, "code") if "msg" in value else None  # Z.ai
+    if (string(value, "code") or str(number or "")).lower() not in SUCCESSES:
         return True
     return any(word in CODE_CATEGORY or word in TYPE_CATEGORY for word in _words(value))
 
@@ -316,13 +343,15 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float 
     spent = facts.spent or not SPENT_QUOTA.isdisjoint(facts.words)
     if _GOOGLES_QUOTA not in facts.words:
         spent = spent or _QUOTA_WORDS.search(facts.message) is not None
-    if category in (ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG):
-        if spent:
+    spent = spent or (402 in (http_status, facts.status) and _MONEY.search(facts.message) is not None)
+    if category in VAGUE:
+        if spent and category is not ErrorCategory.AUTH:
             category = ErrorCategory.RATE_LIMIT
         elif _FILTER_WORDS.search(facts.message):
             category = ErrorCategory.CONTENT_FILTER
-    # A request that is larger than the whole limit (413) will not succeed later either.
-    retryable = False if spent or http_status == 413 else None
+    # A request that is larger than the whole limit will not succeed later either.
+    too_large = category is ErrorCategory.RATE_LIMIT and is_too_large(facts.message)
+    retryable = False if spent or too_large or http_status == 413 else None
     return ProviderError(
         _message(facts, http_status),
         category=category,
@@ -334,6 +363,17 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float 
         body=body,
         context_overflow=is_context_overflow(category, facts.words, facts.message),
     )
+
+
+VAGUE = frozenset({ErrorCategory.UNKNOWN, ErrorCategory.INVALID_ARG, ErrorCategory.AUTH})
+"""Categories for which the words of the message are read as well. A 403 refuses the content at some servers."""
+
+
+def is_too_large(message: str) -> bool:
+    """Return whether an error's message says that the request is larger than the whole limit."""
+    sizes = _SIZES.search(message)
+    limit, requested = (int(text.replace(",", "")) for text in sizes.groups()) if sizes else (0, 0)
+    return requested > limit > 0 or _TOO_LARGE.search(message) is not None
 
 
 def object_of(body: bytes) -> JSON:
@@ -354,8 +394,9 @@ def _category(facts: _Facts, http_status: int) -> ErrorCategory:
     for word in facts.words:
         if "content_filter" in word:
             return ErrorCategory.CONTENT_FILTER
-        if word in CODE_CATEGORY:
-            return CODE_CATEGORY[word]
+        known = CODE_CATEGORY.get(word) or CODE_CATEGORY.get(word.partition(".")[0])  # DashScope: Throttling.RateQuota
+        if known is not None:
+            return known
     if http_status >= 400:
         return category_of_status(http_status)
     inner = category_of_status(facts.status) if facts.status else ErrorCategory.UNKNOWN
@@ -386,11 +427,11 @@ def no_message(http_status: int) -> str:
 
 
 def passed_on_headers(error: JSONObject) -> dict[str, str]:
-    """Return the headers of the server behind a gateway that an error object repeats (OpenRouter). Names in lower
+    """Return the headers that an error object repeats, such as those of the server behind a gateway. Names in lower
     case.
     """
-    headers = mapping(mapping(error, "metadata"), "headers")
-    return {name.lower(): text for name, text in headers.items() if type(text) is str}
+    headers = mapping(error, "headers") or mapping(mapping(error, "metadata"), "headers")
+    return {name.lower(): str(value) for name, value in headers.items() if type(value) in (str, int, float)}
 
 
 def _facts(value: JSON, around: _Around, depth: int) -> _Facts:
@@ -440,6 +481,8 @@ _UPSTREAM = frozenset({"metadata", "raw", "value"})
 
 def _facts_of_object(value: JSONObject, around: _Around, depth: int) -> _Facts:
     words = list(_words(value))
+    if "flagged_input" in value:
+        words.append("content_filter")  # OpenRouter
     code = _code_of(value, ("code", "error_code"))
     number = integer(value, "status_code") if "status_msg" in value else None
     if number:
@@ -482,6 +525,9 @@ def _words(value: JSONObject) -> Iterator[str]:
         member = value.get(name)
         if type(member) is str and member and len(member) < 100:
             yield member.strip().lower()
+    error = value.get(ERROR)  # a text that is a code
+    if type(error) is str and _CODE.fullmatch(error):
+        yield error.lower()
 
 
 def _code_of(value: JSONObject, names: tuple[str, ...]) -> str | None:

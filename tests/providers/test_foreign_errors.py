@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from google.genai import types as google
 
 import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
@@ -35,6 +36,14 @@ FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
     "Gemini, in an array": ("", [{"error": {"code": 429, "message": "out of slots"}}], RATE),
     "Gemini, by status": ("", {"error": {"message": "out of slots", "status": "RESOURCE_EXHAUSTED"}}, RATE),
     "vLLM": ("", {"object": "error", "message": "out of slots", "type": "InternalServerError", "code": 500}, SERVER),
+    "a gateway's text": ("error", {"type": "error", "error": "out of slots", "status": 502}, SERVER),
+    "a status beside it": ("error", {"type": "error", "error": {"message": "out of slots"}, "status_code": 429}, RATE),
+    "Codex": ("error", {"type": "error", "status": 529, "error": {"type": "x", "message": "out of slots"}}, SERVER),
+    "DashScope": ("", {"error": {"code": "Throttling.AllocationQuota", "message": "out of slots"}}, RATE),
+    "Z.ai": ("", {"code": 500, "msg": "out of slots", "success": False}, SERVER),
+    "Z.ai, a number of its own": ("", {"code": 1302, "msg": "out of slots"}, ErrorCategory.UNKNOWN),
+    "Interactions": ("error", {"event_type": "error",
+        "error": {"code": "prohibited_content", "message": "out of slots"}}, ErrorCategory.CONTENT_FILTER),
     "FastAPI": ("error", {"detail": "out of slots"}, ErrorCategory.UNKNOWN),
     "Rails": ("", {"errors": [{"message": "out of slots", "code": "overloaded"}]}, SERVER),
     "text": ("error", b"out of slots", ErrorCategory.UNKNOWN),
@@ -94,6 +103,63 @@ def test_a_failed_answer_has_the_message(dialect: str, form: str, status: int, b
     assert "out of slots" in error.message
     assert error.http_status == status
     assert error.category in (by_status, category)
+
+
+XAI = "Content violates usage guidelines. Team: a, Failed check: SAFETY_CHECK_TYPE_BIO"
+FILTERED, SPENT = (ErrorCategory.CONTENT_FILTER, False), (RATE, False)
+MEANINGS: dict[str, tuple[int, object, tuple[ErrorCategory, bool]]] = {
+    "xAI": (403, {"code": "permission-denied", "error": XAI}, FILTERED),
+    "xAI, in words": (403, {"code": "The caller does not have permission", "error": XAI}, FILTERED),
+    "xAI, a known code": (403, {"code": "permission_denied", "error": XAI}, FILTERED),
+    "OpenRouter": (403, {"error": {"code": 403, "message": "The model requires moderation and your input was flagged",
+        "metadata": {"reasons": ["violence"], "flagged_input": "a"}}}, FILTERED),
+    "OpenRouter, behind it": (403, {"error": {"code": 403, "message": "Refused",
+        "metadata": {"reasons": ["violence"], "flagged_input": "a"}}}, FILTERED),
+    "a key": (403, {"error": {"code": "permission_denied", "message": "Access to the endpoint is denied"}},
+        (ErrorCategory.AUTH, False)),
+    "an account": (403, {"error": {"message": "Your account was flagged"}}, (ErrorCategory.AUTH, False)),
+    "too large": (429, {"error": {"message": "On tokens per min (TPM): Limit 30,000, Requested 45,000.",
+        "code": "rate_limit_exceeded"}}, SPENT),
+    "too many": (429, {"error": {"message": "On tokens per min: Limit 30000, Used 29000, Requested 2000.",
+        "code": "rate_limit_exceeded"}}, (RATE, True)),
+    "402, an object": (402, {"error": {"message": "This needs more credits", "code": 402}}, SPENT),
+    "402, a text": (402, {"error": "This needs more credits"}, SPENT),
+    "402, a code": (402, {"error": "insufficient_quota"}, SPENT),
+    "402, a page": (402, b"<title>402</title>", (ErrorCategory.UNKNOWN, False)),
+}  # fmt: skip
+
+
+@each
+@pytest.mark.parametrize("name", MEANINGS)
+def test_the_words_say_more_than_the_status(dialect: str, name: str) -> None:
+    status, body, expected = MEANINGS[name]
+    error = DIALECTS[dialect].decode_error(status, {}, wire(body), 0.0)
+    assert (error.category, error.retryable, error.http_status) == (*expected, status)
+
+
+@each
+def test_headers_inside_an_error_have_its_hint(dialect: str) -> None:
+    for value in (
+        {"type": "error", "status": 429, "error": {"message": "slow", "headers": {"Retry-After": "7"}}},
+        {"type": "error", "status": 429, "error": {"message": "slow"}, "headers": {"retry-after": 7}},
+        {"type": "error", "status": 429, "error": {"message": "slow"}, "retry_after": 7},
+    ):
+        error = streamed(dialect, "error", wire(value))
+        assert (error.category, error.retry_after_ms) == (RATE, 7000)
+
+
+@pytest.mark.parametrize("dialect", ["gemini", "gemini-interactions"])
+def test_every_reason_to_block_a_prompt_is_a_filter(dialect: str) -> None:
+    words = {reason.value.lower() for reason in google.BlockedReason} - {"blocked_reason_unspecified"}
+    assert "safety" in words
+    for code in (*words, "spii", "recitation"):
+        value = {"error": {"code": code, "message": "no"}}
+        for status in (400, 403):
+            assert DIALECTS[dialect].decode_error(status, {}, wire(value), 0.0).category is FILTERED[0], code
+        machine = DIALECTS[dialect].machine(ms.GeminiInteractions(), lambda: "id")
+        (event,) = machine.feed("error", wire({"event_type": "error", **value}))
+        assert isinstance(event, Error)
+        assert (event.error.category, event.error.retryable) == FILTERED
 
 
 @each

@@ -51,9 +51,6 @@ FAILED_CATEGORY: dict[str, ErrorCategory] = {
 NAMELESS_CALLS = "{} tool call(s) that never got a name were dropped"
 """The warning for calls that cannot be executed."""
 
-MEMBERS_OF_A_RESPONSE = frozenset({"output", "status"})
-"""An object with none of these and without an error is not a Responses answer."""
-
 ECHOED = frozenset(
     {
         "id", "object", "model", "output", "output_text", "usage", "error", "tools", "tool_choice", "input",
@@ -72,7 +69,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         response = answer_object(body)
     except MalformedJSONError as error:
         raise malformed(f"the answer cannot be read: {error}", body) from None
-    if not response.get("error") and all(response.get(member) is None for member in MEMBERS_OF_A_RESPONSE):
+    if response.get("output") is None and string(response, "status") is None:
         reported = reported_error("", response)
         if reported is not None:
             raise error_from_object(reported, http_status=200, body=body)

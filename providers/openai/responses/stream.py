@@ -14,6 +14,7 @@ A delta that differs from the one before only in its text does not come here (`d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -41,8 +42,12 @@ from .items import CONTENT, SUMMARY, may_hold_numbers
 from .output import Output
 from .response import UNFINISHED, conclude, describe, keep
 
-ENVELOPE = ("type", "response", "sequence_number", "event_id")
+ENVELOPE = ("type", "response", "sequence_number", "event_id", "stream_id")
 """Members of a terminal event that are not kept. All others go into `provider_data`."""
+
+
+PART_OF_A_RESPONSE = re.compile(r"response\.\w+\.")
+"""The type of an event about a part of the response, and not about the whole."""
 
 
 class ResponsesStream(JSONStream):
@@ -91,9 +96,13 @@ class ResponsesStream(JSONStream):
         return error_from_object(reported, http_status=200, body=data)
 
     def _unnamed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Handle an event that is not in the table: ignore it, unless it is an error of another dialect's form."""
+        """Handle an event that is not in the table: ignore it, unless it is an error of another dialect's form.
+
+        The failure of a part of the response, such as `response.steer.failed`, does not end the response.
+        """
         reported = reported_error("", value)
-        return () if reported is None else self.fail(self.error_of(reported, data))
+        of_a_part = PART_OF_A_RESPONSE.match(string(value, "type") or "")
+        return () if reported is None or of_a_part else self.fail(self.error_of(reported, data))
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         """Put `Start` before the first events of a stream, unless they are an error."""
@@ -256,13 +265,11 @@ class ResponsesStream(JSONStream):
         return events
 
     def error(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Read an error event, nested (`error: {…}`) or flat. A `response.failed` after it has the same error."""
-        reported = value.get("error")
-        if not reported:
-            # A type other than `error` belongs to the error.
-            own = ENVELOPE if value.get("type") == "error" else ENVELOPE[1:]
-            reported = {key: member for key, member in value.items() if key not in own}
-        return self.fail(self.error_of(reported, data))
+        """Read an error event, nested (`error: {…}` or `error: "…"`) or flat. A `response.failed` after it has the same
+        error.
+        """
+        error = {name: member for name, member in value.items() if name not in ENVELOPE[1:]}
+        return self.fail(self.error_of(reported_error("error", error), data))
 
 
 EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]]] = {

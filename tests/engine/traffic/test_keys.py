@@ -45,6 +45,21 @@ def refuses(key: str, status: str = "401 Unauthorized", code: str | None = None)
     return respond
 
 
+@pytest.mark.parametrize(
+    ("body", "sent", "category"),
+    [
+        ('{"code":"permission-denied","error":"Content violates usage guidelines."}', 1, "content_filter"),
+        ('{"error":{"message":"no such parameter","code":"unsupported_parameter"}}', 1, "invalid_arg"),
+        ('{"error":{"message":"no access","code":"permission_denied"}}', 2, "auth"),
+    ],
+)
+async def test_a_403_goes_to_each_key_only_if_it_refuses_the_key(body: str, sent: int, category: str) -> None:
+    server = Server("one", fault=lambda server: answer(body, status="403 Forbidden"))
+    async with open_keys(server) as engine:
+        completion = await engine.start_stream(ask("one/m")).wait()
+    assert (len(server.requests), completion.error_category) == (sent, category)
+
+
 async def test_both_keys_are_used_to_their_limits(autojump_clock: MockClock) -> None:
     server = Server("one")
     traffic = ms.Traffic(rates={"one": ms.RateLimit(requests_per_minute=60)})

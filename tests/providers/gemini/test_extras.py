@@ -221,7 +221,7 @@ def test_a_key_is_removed_from_every_form_of_error() -> None:
         assert error.message.removeprefix("INVALID_ARGUMENT: ") in ("Bad key [removed].", "API key: [removed]")
         assert b"[removed]" in error.body
         assert key.encode() not in error.body
-    assert failed(400, {"code": 400, "message": "AIza012345678"}).message == "AIza012345678"
+    assert failed(400, {"code": 400, "message": "AIza012345678"}).message == "HTTP 400: AIza012345678"
 
 
 def test_the_longest_context_is_named_as_such() -> None:

@@ -223,6 +223,12 @@ def test_parse_response_raises_errors() -> None:
         parse_response(b'{"error": {"code": 404, "message": "no such model", "status": "NOT_FOUND"}}')
 
 
+@pytest.mark.parametrize("body", ["[]", "null", '{"error":{}}', '[{"error":{}}]', "0", '""', "[null]"])
+def test_parse_response_raises_for_what_is_no_answer(body: str) -> None:
+    with pytest.raises(ms.ProviderError):
+        parse_response(body)
+
+
 @pytest.mark.parametrize("answer", [{}, {"candidates": []}, {"candidates": [{}]}, {"candidates": [{"content": {}}]}])
 def test_parse_response_reads_an_answer_without_content_as_empty(answer: dict[str, Any]) -> None:
     body = json.dumps({**answer, "modelVersion": "m"} if answer else answer).encode()

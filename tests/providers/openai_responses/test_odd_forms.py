@@ -205,3 +205,15 @@ def test_an_error_beside_a_completed_status_is_kept() -> None:
     error: ms.JSONObject = {"code": "odd", "message": "Not all of it."}
     response = decode(completed([{"type": "message", "content": "a"}], error=error))
     assert (response.text, response.provider_data["error"]) == ("a", error)
+
+
+@pytest.mark.parametrize("part", ["response.steer.failed", "response.inject.failed", "response.mcp_call.failed"])
+def test_the_failure_of_a_part_does_not_end_the_response(part: str) -> None:
+    response = stream_of(
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": part, "stream_id": "s", "error": {"code": "x", "message": "late"}},
+        {"type": "response.output_text.delta", "stream_id": "s", "delta": "a"},
+        {"type": "response.completed", "stream_id": "s", "response": {"id": "r", "status": "completed"}},
+    ).response
+    assert (response.text, response.finish_reason) == ("a", ms.FinishReason.STOP)
+    assert "stream_id" not in response.provider_data
