@@ -385,6 +385,13 @@ class Accumulator(AnswerCount):
         self.blocks.append(block)
         return block
 
+    def call_in_place_of(self, block: Placed) -> ToolCallInProgress:
+        """Replace a block that came whole by a tool call. It is counted already."""
+        if self.call_ids is None and not self.keep_ids:
+            self.call_ids = {}
+        call = self.blocks[block.index] = ToolCallInProgress(block.index, self.call_ids)
+        return call
+
     def place(self, value: Block) -> Placed:
         """Add a whole block without events at the next index. Raises `ProviderError` beyond the limit."""
         self.count.add_block()

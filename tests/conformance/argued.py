@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from manystream.providers.json.json_values import JSON, string
+from manystream.providers.openai.responses.items import CALL_KINDS
 
 from .compare import Difference
 from .outcome import Failure
@@ -98,6 +99,14 @@ def _servers_own_calls(difference: Difference) -> bool:
     )
 
 
+def _calls_of_own_tools(difference: Difference) -> bool:
+    """Return whether all calls that we have in addition are calls of the API's own tools, which the caller must run."""
+    ours, theirs = difference.ours, difference.reference
+    if difference.case.dialect != "openai-responses" or not isinstance(ours, list) or not isinstance(theirs, list):
+        return False
+    return {name for _, name, _ in (call for call in ours if call not in theirs)} <= OWN_TOOLS
+
+
 def _cut_off_arguments(difference: Difference) -> bool:
     """Return whether the calls differ only in arguments that are not complete JSON, which we keep as text."""
     ours, theirs = difference.ours, difference.reference
@@ -149,6 +158,7 @@ def _rewritten_at_the_end(difference: Difference) -> bool:
     return difference.case.reference.get("delta_text_equals_final") is False
 
 
+OWN_TOOLS = {kind.tool for kind in CALL_KINDS.values() if kind.tool}
 GENERATION_BROKE = "the generation of the answer broke"
 ANY_MEMBER = frozenset({"text", "thinking", "signatures", "redacted", "tool calls", "finish reason", "usage", "model"})
 
@@ -206,6 +216,12 @@ ARGUMENTS: tuple[Argument, ...] = (
         frozenset({"tool calls"}),
         _servers_own_calls,
         "a custom_tool_call of a tool that the request did not define is the server's own search: kept, not offered",
+    ),
+    Argument(
+        "a call of the API's own tool",
+        frozenset({"tool calls"}),
+        _calls_of_own_tools,
+        "a call that the caller must run is a tool call, whatever its type; the reader keeps it raw",
     ),
     Argument(
         "cut-off arguments",

@@ -41,7 +41,7 @@ from manystream.providers.gemini_interactions.stream import DELTAS as STEP_DELTA
 from manystream.providers.gemini_interactions.stream import EVENTS as INTERACTIONS_EVENTS
 from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
-from manystream.providers.openai.responses.items import CALL_ARGUMENTS
+from manystream.providers.openai.responses.items import CALL_KINDS
 from manystream.providers.openai.responses.stream import EVENTS as RESPONSES_EVENTS
 from manystream.providers.wire.finish_words import FINISH_REASONS as CHAT_REASONS
 
@@ -56,7 +56,7 @@ LIBRARY_ONLY = frozenset(
 """Members of Gemini's configuration that are never sent."""
 
 SENT_AS_HEADERS = frozenset({"betas", *ANTHROPIC_HEADERS})
-ITEMS_READ = frozenset({"message", "reasoning", *CALL_ARGUMENTS})
+ITEMS_READ = frozenset({"message", "reasoning", *CALL_KINDS})
 PART_MARKS = ("thought", "thoughtSignature")
 PADDING = frozenset({"obfuscation", "role", "object", "index"})
 

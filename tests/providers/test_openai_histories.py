@@ -243,7 +243,7 @@ def test_a_whole_conversation_in_responses_form() -> None:
         {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "raw"},
         {"type": "web_search_call", "id": "w"},
         {"type": "function_call_output", "call_id": "c1", "output": output},
-        {"type": "function_call_output", "call_id": "c2", "output": "r"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "r"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
     ]
     assert warnings == [

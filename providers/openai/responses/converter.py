@@ -37,7 +37,16 @@ from ..file_data import Source, detail_of, file_source, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .message_writer import OUTPUT_KIND, content_with, reasoning_item, wire_call_id
+from .items import OUTPUT_KIND
+from .message_writer import (
+    call_item,
+    content_with,
+    is_own_call,
+    output_kind,
+    own_result,
+    reasoning_item,
+    wire_call_id,
+)
 from .output import Output
 from .response import NAMELESS_CALLS
 
@@ -94,6 +103,7 @@ class ResponsesConverter(HistoryConverter):
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
         parts = BlockWriter(breakpoints=False)
         items: list[JSONObject] = []
+        calls: dict[str, JSONObject] = {}
         for message in messages:
             open_parts: list[JSON] = []
             role = "user"
@@ -108,7 +118,7 @@ class ResponsesConverter(HistoryConverter):
                 open_parts = []
                 if isinstance(block, Text):
                     note_foreign_refusal(block.state, self.provider.maker, warnings)
-                item = self._item(block, parts)
+                item = self._item(block, parts, calls)
                 if item is not None:
                     items.append(item)
                 else:
@@ -118,8 +128,8 @@ class ResponsesConverter(HistoryConverter):
         warnings.extend(parts.left_out)
         return items
 
-    def _item(self, block: Block, parts: BlockWriter) -> JSONObject | None:
-        """Return a block's item, or None if it has none."""
+    def _item(self, block: Block, parts: BlockWriter, calls: dict[str, JSONObject]) -> JSONObject | None:
+        """Return a block's item, or None if it has none. calls: the states of the calls before, by their ids."""
         if isinstance(block, Text):
             state = dict(self._state(block.state))
             refusal = string(state, REFUSAL)
@@ -128,12 +138,14 @@ class ResponsesConverter(HistoryConverter):
             return {"type": "message", "role": "assistant", "content": content, **state}
         if isinstance(block, ToolCall):
             state = self._state(block.state)
-            member = "input" if state.get("type") == "custom_tool_call" else "arguments"
-            call: JSONObject = {"type": "function_call", "call_id": wire_call_id(block.id), "name": block.name}
-            return {**call, member: block.arguments, **state}
+            calls[block.id] = state
+            return call_item(block, state, wire_call_id(block.id))
         if isinstance(block, Result):
+            state = calls.get(block.tool_call_id, {})
+            if is_own_call(state):
+                return own_result(state, block, parts)
             output = parts.output(block.content, None)
-            return {"type": OUTPUTS[0], "call_id": wire_call_id(block.tool_call_id), "output": output}
+            return {"type": output_kind(state), "call_id": wire_call_id(block.tool_call_id), "output": output}
         if isinstance(block, Thinking):
             state = self._state(block.state)
             return reasoning_item(state) if state else None

@@ -9,16 +9,49 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...catalog.dialect import MakeId
-from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, objects, string
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, items, mapping, objects, string
 from ...model.events import Event
 from ...model.messages import ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress, settle
 
-CALL_ARGUMENTS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Type of a call that the caller executes → the member with its arguments."""
+
+class CallKind(NamedTuple):
+    """A type of calls that the caller runs.
+
+    output: the type of the item with the result.
+    arguments: the members with the arguments.
+    tool: the name of the API's own tool; empty where the call has the name of a tool of the caller.
+    """
+
+    output: str
+    arguments: tuple[str, ...]
+    tool: str = ""
+
+
+CALL_KINDS: dict[str, CallKind] = {
+    "function_call": CallKind("function_call_output", ("arguments",)),
+    "custom_tool_call": CallKind("custom_tool_call_output", ("input",)),
+    "computer_call": CallKind("computer_call_output", ("actions", "action", "pending_safety_checks"), "computer"),
+    "local_shell_call": CallKind("local_shell_call_output", ("action",), "local_shell"),
+    "shell_call": CallKind("shell_call_output", ("action",), "shell"),
+    "apply_patch_call": CallKind("apply_patch_call_output", ("operation",), "apply_patch"),
+    "mcp_approval_request": CallKind(
+        "mcp_approval_response", ("server_label", "name", "arguments"), "mcp_approval_request"
+    ),
+}
+"""Type of a call that the caller runs → what belongs to it."""
+
+CALL_ARGUMENTS: dict[str, str] = {kind: row.arguments[0] for kind, row in CALL_KINDS.items() if not row.tool}
+"""Type of a call of the caller's own tools → the member with its arguments."""
+
+OUTPUT_KIND: dict[str, str] = {kind: row.output for kind, row in CALL_KINDS.items()}
+"""Type of a call → type of its output item."""
+
+NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
+"""Members of an output item that may contain the call's id."""
 
 CALL_STATE = ("namespace", "caller", "async")
 """Members of a call that must be sent back with it if they are present."""
@@ -483,6 +516,25 @@ class ProviderItem:
         """Begin the item."""
         self.block.value = ProviderBlock(self.name, item)
         return ()
+
+    def hand_over(self, answer: Accumulator, answered: frozenset[str]) -> Sequence[Event]:
+        """Make a tool call of an item that the caller must run: a call of the API's own tool without its output in the
+        answer. Returns the call's events.
+        """
+        held, kind = self.block.value, CALL_KINDS.get(self.kind)
+        if kind is None or not kind.tool or not isinstance(held, ProviderBlock):
+            return ()
+        item, own_id = held.data, string(held.data, "call_id") or string(held.data, "id")
+        hosted = (string(mapping(item, "environment"), "type") or "").startswith("container")
+        if own_id is None or own_id in answered or hosted or string(item, "status") == "incomplete":
+            return ()
+        given = {name: item[name] for name in kind.arguments if item.get(name)}
+        call = answer.call_in_place_of(self.block)
+        call.state = ProviderState(self.name, {**item, "type": self.kind})
+        arguments = given.get(kind.arguments[0], {}) if len(kind.arguments) == 1 else given
+        if type(arguments) is dict:  # so that the order and the nulls of a server do not change the text
+            arguments = {name: arguments[name] for name in sorted(arguments) if arguments[name] is not None}
+        return [*call.start(own_id, kind.tool), *call.delta(_text_of(arguments, "the arguments of a call"))]
 
     def holds(self, item: JSONObject) -> bool:
         """Return whether an item equals this one, apart from the id."""

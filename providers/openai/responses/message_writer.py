@@ -16,6 +16,7 @@ The rules:
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from ...catalog.provider import Provider, takes_block
-from ...json.json_values import JSON, JSONObject, string
+from ...json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
 from ...model.messages import (
     ASSISTANT,
     SYSTEM,
@@ -51,21 +52,11 @@ from ...wire.omission_warnings import (
 )
 from ...wire.tool_names import named_call
 from ..system_messages import SYSTEM_ROLES, wire_role
-from .block_writer import MARKS_LEFT_OUT, BlockWriter
+from .block_writer import MARKS_LEFT_OUT, BlockWriter, image_source
+from .items import CALL_KINDS, NAMES_ITS_CALL, OUTPUT_KIND
 
 CALL_ID_LIMIT = 64
 """The most characters of a call's id that the API accepts."""
-
-OUTPUT_KIND: dict[str, str] = {
-    "function_call": "function_call_output",
-    "custom_tool_call": "custom_tool_call_output",
-    "computer_call": "computer_call_output",
-    "local_shell_call": "local_shell_call_output",
-    "shell_call": "shell_call_output",
-    "apply_patch_call": "apply_patch_call_output",
-    "mcp_approval_request": "mcp_approval_response",
-}
-"""Type of a call → type of its output item."""
 
 LOOSE_REASONING = "messages: reasoning without the item that it led to is not sent; Responses refuses it"
 """The warning for reasoning that was left out."""
@@ -73,8 +64,11 @@ LOOSE_REASONING = "messages: reasoning without the item that it led to is not se
 ANSWERS = frozenset(OUTPUT_KIND.values())
 """Types of output items."""
 
-NAMES_ITS_CALL = ("call_id", "approval_request_id", "id")
-"""Members of an output item that may contain the call's id."""
+APPROVALS = frozenset({"true", "yes", "approve", "approved"})
+"""The results that approve a call of an MCP server, in lower case. Any other result refuses it, and is the reason."""
+
+OUTPUT_MEMBERS = frozenset({"output", "status", "approve", "reason", "acknowledged_safety_checks", "max_output_length"})
+"""Members of output items. A result that is a JSON object of these is the item."""
 
 Place: TypeAlias = tuple[int, int]
 """The position of a block in the conversation: of its message, and within the message."""
@@ -307,10 +301,11 @@ class MessageWriter:
             self.waiting.append(self._output("function_call_output", call_id, result))
             return
         state = self._state(block.state)
-        kind = string(state, "type") or "function_call"
-        argument = {"input": block.arguments} if kind == "custom_tool_call" else {"arguments": block.arguments or "{}"}
-        self.items.append({"type": kind, "call_id": call_id, "name": block.name, **argument, **state})
-        output = self._output(OUTPUT_KIND.get(kind, "function_call_output"), call_id, result)
+        self.items.append(call_item(block, state, call_id))
+        if is_own_call(state):
+            self.waiting.append(own_result(state, result, self.parts))
+            return
+        output = self._output(output_kind(state), call_id, result)
         if state.get("caller") is not None:
             output["caller"] = state["caller"]
         self.waiting.append(output)
@@ -374,6 +369,60 @@ class MessageWriter:
                     continue
             kept.append(item)
         return kept
+
+
+def call_item(block: ToolCall, state: JSONObject, call_id: str) -> JSONObject:
+    """Return the item of a call. state: what the provider wants back with it; a call of its own tool as received."""
+    if is_own_call(state):
+        return {**state}
+    custom = state.get("type") == "custom_tool_call"
+    argument = {"input": block.arguments} if custom else {"arguments": block.arguments or "{}"}
+    return {"type": "function_call", "call_id": call_id, "name": block.name, **argument, **state}
+
+
+def is_own_call(state: JSONObject) -> bool:
+    """Return whether the state of a call is that of a call of the API's own tool."""
+    kind = CALL_KINDS.get(string(state, "type") or "")
+    return kind is not None and bool(kind.tool)
+
+
+def output_kind(state: JSONObject) -> str:
+    """Return the type of the output item of a call with this state."""
+    return OUTPUT_KIND.get(string(state, "type") or "", "function_call_output")
+
+
+def own_result(call: JSONObject, result: ToolResult, parts: BlockWriter) -> JSONObject:
+    """Return the output item of a call of the API's own tool.
+
+    A result that is the JSON of the item's members is taken as it is. Else its text is the output, `is_error` the
+    status, and a picture the screenshot.
+    """
+    kind, id = string(call, "type") or "", string(call, "call_id") or string(call, "id") or ""
+    blocks = [Text(result.content)] if isinstance(result.content, str) else result.content
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
+    given: JSON = None
+    if text.lstrip()[:1] in ("{", "["):
+        with contextlib.suppress(MalformedJSONError):
+            given = loads(text.encode("utf-8", "surrogatepass"))
+    members: JSONObject = {"call_id": id, "output": parts.output(result.content, None)}
+    if kind == "mcp_approval_request":
+        approved = not result.is_error and text.strip().lower() in APPROVALS
+        members = {"approval_request_id": id, "approve": approved, **({} if approved else {"reason": text or None})}
+    elif kind == "local_shell_call":
+        members = {"id": id, "output": text}
+    elif kind == "apply_patch_call":
+        members = {**members, "status": "failed" if result.is_error else "completed", "output": text}
+    elif kind == "shell_call":
+        ended: JSONObject = {"type": "exit", "exit_code": int(result.is_error)}
+        lines: list[JSON] = [{"stdout": text, "stderr": "", "outcome": ended}]
+        members["output"] = given if type(given) is list else lines
+    else:
+        picture = next((block for block in blocks if not isinstance(block, Text)), None)
+        screen = given if picture is None else {"type": "computer_screenshot", **image_source(picture)}
+        members["output"] = members["output"] if screen is None else screen
+    if type(given) is dict and given and given.keys() <= OUTPUT_MEMBERS:
+        members.update(given)
+    return {"type": output_kind(call), **members}
 
 
 def content_with(refusal: str, text: JSON) -> JSON:

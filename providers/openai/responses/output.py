@@ -16,9 +16,12 @@ from collections.abc import Sequence
 from ...catalog.dialect import MakeId
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, objects, string
 from ...model.events import Event
+from ...model.messages import ProviderBlock
 from ...wire.accumulate import Accumulator
 from .items import (
     CALL_ARGUMENTS,
+    NAMES_ITS_CALL,
+    OUTPUT_KIND,
     CallItem,
     CustomTools,
     Item,
@@ -29,6 +32,9 @@ from .items import (
     text_of,
     visible_reasoning,
 )
+
+OUTPUTS = frozenset(OUTPUT_KIND.values())
+"""Types of output items."""
 
 MOST_UNCLAIMED = 64
 """The most output indexes for which arguments are kept that came before their call."""
@@ -123,6 +129,14 @@ class Output:
     def cut_short(self) -> list[Event]:
         """End an answer that was cut off. Calls that had not ended are closed as incomplete."""
         return [event for slot in self.items if isinstance(slot, CallItem) for event in slot.cut_short()]
+
+    def hand_over(self) -> list[Event]:
+        """Make tool calls of the calls of the API's own tools that the caller must run. Returns their events."""
+        own = [slot for slot in self.items if isinstance(slot, ProviderItem)]
+        values = [slot.block.value for slot in own if slot.kind in OUTPUTS]
+        outputs = [value.data for value in values if isinstance(value, ProviderBlock)]
+        answered = frozenset(id for data in outputs for name in NAMES_ITS_CALL if (id := string(data, name)))
+        return [event for slot in own for event in slot.hand_over(self.answer, answered)]
 
     def nameless_calls(self, final: int = 0) -> int:
         """Return the number of calls that never got a name, so that they are not in the answer.

@@ -118,8 +118,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     reason, raw = reason_of(response, ended_as)
     if status is not None and answer.is_empty() and not _gives_reason(response):
         raw = None  # an event's name alone is an end, and no reason
-    if reason in CUT_SHORT:
-        events.extend(output.cut_short())
+    events.extend(output.cut_short() if reason in CUT_SHORT else output.hand_over())
     events.extend(answer.done(reason, raw))
     return events
 

@@ -88,7 +88,7 @@ class ResponsesStream(JSONStream):
         if self.marked and self.output.all_done() and not self.provider.profile.quirks.strict_end:
             # The server has marked the end, and every item came whole: only the finish reason is missing.
             self.ended: bool = True
-            events = self.answer.done(FinishReason.UNKNOWN, None)
+            events = [*self.output.hand_over(), *self.answer.done(FinishReason.UNKNOWN, None)]
             return events if self.started else self._with_start(events)
         return self.truncated("truncated stream: it ended without a terminal event such as response.completed")
 

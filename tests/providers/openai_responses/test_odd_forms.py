@@ -5,7 +5,7 @@ import pytest
 import manystream as ms
 from manystream.providers.history import HistoryError
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from tests.providers.openai_responses.wire import decode, stream_of
+from tests.providers.openai_responses.wire import body_of, decode, stream_of
 
 NAMELESS = "1 tool call(s) that never got a name were dropped"
 
@@ -217,3 +217,82 @@ def test_the_failure_of_a_part_does_not_end_the_response(part: str) -> None:
     ).response
     assert (response.text, response.finish_reason) == ("a", ms.FinishReason.STOP)
     assert "stream_id" not in response.provider_data
+
+
+PATCH: ms.JSON = {"type": "update_file", "path": "a.py", "diff": "+1"}
+CLICK: ms.JSON = [{"type": "click", "button": "left", "x": 1, "y": 2}]
+EXEC: ms.JSON = {"type": "exec", "command": ["ls"], "env": {}}
+LISTED: ms.JSON = [{"stdout": "x", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+PICTURE = ms.Image(url="https://h.example/s.png")
+OWN_CALLS: dict[str, tuple[ms.JSONObject, str, ms.JSON, ms.ToolResult, ms.JSONObject]] = {
+    "apply_patch": (
+        {"type": "apply_patch_call", "id": "i", "call_id": "c", "status": "completed", "operation": PATCH},
+        "apply_patch", PATCH, ms.ToolResult("c", "done"),
+        {"type": "apply_patch_call_output", "call_id": "c", "status": "completed", "output": "done"},
+    ),
+    "shell": (
+        {"type": "shell_call", "id": "i", "call_id": "c", "action": {"commands": ["ls"]}},
+        "shell", {"commands": ["ls"]}, ms.ToolResult("c", "x"),
+        {"type": "shell_call_output", "call_id": "c", "output": LISTED},
+    ),
+    "local shell": (
+        {"type": "local_shell_call", "id": "i", "call_id": "c", "status": "completed", "action": EXEC},
+        "local_shell", EXEC, ms.ToolResult("c", "x"),
+        {"type": "local_shell_call_output", "id": "c", "output": "x"},
+    ),
+    "computer": (
+        {"type": "computer_call", "id": "i", "call_id": "c", "actions": CLICK, "status": "completed",
+         "pending_safety_checks": []},
+        "computer", {"actions": CLICK}, ms.ToolResult("c", [PICTURE]),
+        {"type": "computer_call_output", "call_id": "c",
+         "output": {"type": "computer_screenshot", "image_url": PICTURE.url}},
+    ),
+    "approval": (
+        {"type": "mcp_approval_request", "id": "c", "server_label": "s", "name": "f", "arguments": "{}"},
+        "mcp_approval_request", {"server_label": "s", "name": "f", "arguments": "{}"}, ms.ToolResult("c", "yes"),
+        {"type": "mcp_approval_response", "approval_request_id": "c", "approve": True},
+    ),
+    "approval, refused": (
+        {"type": "mcp_approval_request", "id": "c", "server_label": "s", "name": "f", "arguments": "{}"},
+        "mcp_approval_request", {"server_label": "s", "name": "f", "arguments": "{}"}, ms.ToolResult("c", "never"),
+        {"type": "mcp_approval_response", "approval_request_id": "c", "approve": False, "reason": "never"},
+    ),
+}  # fmt: skip
+"""The item, the call's name and arguments, a result, and the item that it goes back as."""
+
+
+@pytest.mark.parametrize("name", OWN_CALLS)
+def test_a_call_of_the_apis_own_tool_is_to_be_run(name: str) -> None:
+    item, tool, arguments, result, output = OWN_CALLS[name]
+    whole = decode(completed([item]))
+    added = {"type": "response.output_item.added", "output_index": 0, "item": item}
+    streamed = stream_of(added, item_done(item), {"type": "response.completed", "response": completed([item])})
+    assert streamed.response == whole
+    assert [type(event) for event in streamed.events[-3:]] == [ms.ToolCallDelta, ms.ToolCallDone, ms.Done]
+    (call,) = whole.tool_calls
+    assert (whole.finish_reason, call.id, call.name, call.parsed) == (ms.FinishReason.TOOL_USE, "c", tool, arguments)
+    messages = [ms.Message.user("Hi"), whole.to_message(), ms.Message(ms.Role.TOOL, [result])]
+    assert body_of(ms.Request("gpt-5", messages))["input"][1:] == [item, output]  # type: ignore[index, call-overload]
+    assert ResponsesConverter().encode_messages(messages)[1:] == [item, output]
+    assert ResponsesConverter().encode_messages(ResponsesConverter().decode_messages([item, output])) == [item, output]
+
+
+def test_a_call_that_the_server_has_run_is_not_to_be_run() -> None:
+    shell: ms.JSONObject = {"type": "shell_call", "id": "i", "call_id": "c", "action": {"commands": ["ls"]}}
+    output: ms.JSONObject = {"type": "shell_call_output", "call_id": "c", "output": []}
+    in_container = {**shell, "environment": {"type": "container_reference", "container_id": "k"}}
+    cut = {**shell, "status": "incomplete"}
+    for items in ([shell, output], [in_container], [cut]):
+        response = decode(completed([*items]))
+        assert (response.finish_reason, response.tool_calls) == (ms.FinishReason.STOP, [])
+        assert response.content == [ms.ProviderBlock("openai-responses", item) for item in items]
+    unfinished = decode({**completed([shell]), "status": "incomplete"})
+    assert (unfinished.finish_reason, unfinished.tool_calls) == (ms.FinishReason.LENGTH, [])
+
+
+@pytest.mark.parametrize("kind", ["function_call", "custom_tool_call"])
+def test_calls_and_their_outputs_keep_their_types(kind: str) -> None:
+    member = "arguments" if kind == "function_call" else "input"
+    call: ms.JSONObject = {"type": kind, "call_id": "c", "name": "f", member: "{}"}
+    items: list[ms.JSONObject] = [call, {"type": f"{kind}_output", "call_id": "c", "output": "r"}]
+    assert ResponsesConverter().encode_messages(ResponsesConverter().decode_messages(items)) == items
