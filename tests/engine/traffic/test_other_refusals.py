@@ -122,7 +122,10 @@ async def asked(
     started = trio.current_time()
 
     async def serve(line: Line) -> None:
-        while await line.request():
+        while request := await line.request():
+            if request.startswith(b"GET"):  # how many calls wait in the server
+                await line.send(answer("", status="404 Not Found"))
+                continue
             at.append(trio.current_time() - started)
             refusal = answer(error_body("no", code=code or None), status=status, headers=f"Retry-After: {hint}\r\n")
             await line.send(refusal if at[-1] < 20 else answer(chat_answer("fine")))
