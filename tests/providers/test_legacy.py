@@ -371,3 +371,11 @@ def test_limits_and_streams() -> None:
 def test_a_late_system_row_keeps_its_place() -> None:
     late = sent(LegacyRow("user", "a"), LegacyRow("system", "s"))
     assert late["messages"][1:] == [{"role": "system", "content": "s"}]
+
+
+@pytest.mark.parametrize("field", ["arguments", "name", "id"])
+def test_a_call_with_a_field_of_another_type_is_named(field: str) -> None:
+    call = ms.ToolCall("c", "f", "{}")
+    setattr(call, field, None)
+    with pytest.raises(ms.InvalidRequestError, match=rf"^message\.content\[0\]\.{field}: must be"):
+        transform_message(ms.Message.assistant([call]))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ...errors import InvalidRequestError
 from ...json.json_values import JSONObject, dumps_text
+from ...model.message_rules import check_fields
 from ...model.messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ...model.request import Request, ThinkingConfig, ThinkingLevel
 from ...model.request_rules import validate_request
@@ -145,6 +146,7 @@ def transform_message(message: Message, earlier: Iterable[Message] = ()) -> list
 
 def _rows(message: Message, where: str, names: dict[str, str], *, known_calls: bool) -> list[LegacyRow]:
     """Return the rows of a message. `names`: call id → tool, of all calls so far; this message's calls are added."""
+    check_fields(message.content, where)
     rows: list[LegacyRow] = []
     for position, block in enumerate(message.content):
         field_name = f"{where}.content[{position}]"
