@@ -232,7 +232,7 @@ class Gateway:
         trace: str | os.PathLike[str] | None,
     ) -> None:
         """Listen. Raises `InvalidRequestError` and `OSError`."""
-        if not hasattr(engine, "_calls"):
+        if getattr(engine, "_calls", None) is None:
             raise InvalidRequestError("engine", f"must be the engine of an open_engine block, not {described(engine)}")
         check_arguments(
             OPTIONS, host=host, port=port, key=key, keep_alive=keep_alive, queue=queue, grace=grace, trace=trace
