@@ -134,6 +134,8 @@ class InferenceServer:
         self._stepping = False
         self._timers = [math.inf] * clients
         self._reports = reports
+        self.most = 0
+        self.peak = 0
 
     @property
     def done(self) -> int:
@@ -203,6 +205,9 @@ class InferenceServer:
             # The call joins the batch after the current token, on average after half of it.
             self.events.at(self.events.now + 1.5 * self._token(call), self._first_token, call)
         self._inside.append(call)
+        if self.events.now > WARM_UP * self.plan.horizon:
+            self.most = max(self.most, len(self._running) + len(self._inside))
+        self.peak = max(self.peak, len(self._running) + len(self._inside))
         if not self._stepping:
             self._step()
 

@@ -40,6 +40,13 @@ LEAST_ROUND = 4
 GROWTH = 0.05
 """The part of the limit that a good round adds to it, at least one call."""
 
+QUICK = 1.25
+"""An unstreamed answer that takes at most this many times the shortest time per token adds one call to the limit before
+the first cut, so that it doubles in the time of an answer."""
+
+SLOW_GROWTH = 0.15
+"""What any other unstreamed answer adds."""
+
 NEARLY = 0.95
 """A limit that gives this part of the most calls per second is as good as a larger one."""
 
@@ -57,6 +64,9 @@ LATEST = 3
 
 SPARE = 0.1
 """So many calls may wait in the server, as a part of those that run there: a free place is used at once."""
+
+LEAST_REPORTED = 4
+"""The least limit by such reports. Answers of a single token end before a report counts them as running."""
 
 SHARE = 1 / 64
 """The part of the calls that run in the server by which each of its clients grows with each report, while some wait."""
@@ -140,8 +150,10 @@ class Concurrency:
         self._least_to_token = LeastTimes()
         self._least_per_token = LeastTimes()
         self._round: list[_Ended] = []
-        self._rates: dict[int, float] = {}  # half octave of the limit → calls that ended per second under it
-        self._ended = 0  # calls since the last round
+        self._rates: dict[int, float] = {}  # half octave of the limit → what ended per second under it
+        self._ended = 0.0  # calls since the last round, or their tokens
+        self._is_by_tokens = False  # the rates are those of tokens: the answers are unstreamed
+        self._round_size = START
         self._round_at = math.inf  # when the last round ended; infinity: the calls since then ran under another limit
         self._cut_at = -math.inf
         self._used_at = -math.inf  # when enough of the limit was in use
@@ -174,13 +186,16 @@ class Concurrency:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
-        self._judge(call, time, least, in_use=self._is_in_use())
+        self._judge(call, time, least, 1.0)
 
     def end(self, permit: Permit, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
         call = self._calls.pop(permit, None)
         self._refusals = 0
-        self._ended += 1
+        if self._is_by_tokens != (output_tokens > 0):
+            self._is_by_tokens, self._round_at = output_tokens > 0, math.inf
+            self._rates.clear()
+        self._ended += output_tokens or 1.0
         if self.load is not None or call is None or call.sent_at <= self._cut_at:
             return
         # Not only now: calls that end together, or are seen together by a program that was late, are sent again later.
@@ -188,9 +203,10 @@ class Concurrency:
         total = now - call.sent_at
         if call.ratio == 0 and output_tokens > 0:
             least = self._least_per_token.measure(1.0, total / output_tokens, now)
-            self._judge(call, total, least * output_tokens, in_use=in_use)
+            expected = least * output_tokens
+            self._judge(call, total, expected, 1.0 if total <= QUICK * expected else SLOW_GROWTH)
         self._round.append(_Ended(call.ratio, call.excess, total))
-        if len(self._round) >= max(LEAST_ROUND, int(self.limit)):
+        if len(self._round) >= self._round_size:
             self._end_round(in_use, now)
 
     def refuse(self, permit: Permit, hint: float | None, now: float) -> None:
@@ -228,7 +244,7 @@ class Concurrency:
         self._calm = self._calm + 1 if usual == 0.0 else 0
         if min(queued, usual) > SPARE:
             fits = max(limit for _, limit in self._reports)
-            self.limit = min(self.limit, self.at_most, max(fits + share, START))
+            self.limit = min(self.limit, self.at_most, max(fits + share, LEAST_REPORTED))
         elif in_use and self._calm == 0:
             self._grow(share)
         elif in_use and queued == 0.0:
@@ -255,19 +271,19 @@ class Concurrency:
         for call in self._calls.values():
             call.sent_at = -math.inf
 
-    def _judge(self, call: _Running, time: float, least: float, *, in_use: bool) -> None:
+    def _judge(self, call: _Running, time: float, least: float, growth: float) -> None:
         """Compare the time of a first token, or of a whole answer, with the least; grow before the first cut."""
         call.ratio = max(_SHORTEST, time / max(_SHORTEST, least))
         call.excess = max(0.0, time - least)
-        if self._cut_at == -math.inf and call.ratio <= SLOW and in_use:
-            self._grow(1.0)
+        if self._cut_at == -math.inf and call.ratio <= SLOW and self._used_at >= call.sent_at:
+            self._grow(growth)
 
     def _end_round(self, in_use: bool, now: float) -> None:
         ended, self._round = self._round, []
         if in_use and now > self._round_at:
             octave, rate = round(2.0 * math.log2(self.limit)), self._ended / (now - self._round_at)
             self._rates[octave] = (self._rates.get(octave, rate) + rate) / 2.0
-        self._round_at, self._ended = now, 0
+        self._round_at, self._ended, self._round_size = now, 0.0, max(LEAST_ROUND, int(self.limit))
         measured = [call for call in ended if call.ratio > 0]
         if measured and median(call.ratio for call in measured) > SLOW:
             inside = (
@@ -277,8 +293,17 @@ class Concurrency:
             limit = max(self.limit - max(1.0, inside), self._needed())
             if limit != self.limit:
                 self._cut(limit, now)
+        elif self._is_by_tokens and in_use and self.limit > self._knee():
+            # The time of a whole answer hardly shows a queue: less gave as many tokens.
+            self._cut(self._knee(), now)
         elif in_use and (self._cut_at > -math.inf or not measured):
             self._grow(max(1.0, GROWTH * self.limit))
+
+    def _knee(self) -> float:
+        """Return the most that may be of use, as far as larger limits are known to give no more than a smaller one."""
+        enough = NEARLY * max(self._rates.values(), default=math.inf)
+        least = min((octave for octave, rate in self._rates.items() if rate >= enough), default=math.inf)
+        return math.inf if least >= max(self._rates, default=0) else math.pow(2.0, (least + 0.6) / 2.0)
 
     def _needed(self) -> float:
         """Return the least limit that is known to give nearly the most calls per second, or half an octave less if
@@ -295,7 +320,7 @@ class Concurrency:
     def _cut(self, limit: float, now: float) -> None:
         self.limit = max(1.0, min(limit, self.at_most))
         self._cut_at = now
-        self._round_at = math.inf
+        self._round_at, self._round_size = math.inf, max(LEAST_ROUND, int(self.limit))
         self._round.clear()
 
     def _is_in_use(self) -> bool:
