@@ -182,6 +182,8 @@ class Service:
         path = request.path
         if path.startswith("/sim/"):
             return self._pages.answer(request)
+        if path == "/metrics" and request.method == "GET" and self._replay is None:
+            return self._replica.interrupt(self._clock()) or self._metrics(request)
         self.journal.add(request)
         if USUAL_PATHS.match(path):
             request = _at_usual_path(request)
@@ -216,6 +218,18 @@ class Service:
             return self._refused(wire or OPENAI, APIError(400, "The request's JSON is nested too deeply."), request)
         except KnobError as error:
             return self._refused(wire or OPENAI, APIError(400, f"simulator: {error}"), request)
+
+    def _metrics(self, request: HTTPRequest) -> Program:
+        """The answers that run and wait here, in the form of vLLM's metrics."""
+        served = self.inference
+        running, waiting = (self.statistics.live, 0) if served is None else (len(served.running), served.queued)
+        figures = {"running": running, "waiting": waiting}
+        text = "".join(
+            f'# TYPE vllm:num_requests_{name} gauge\nvllm:num_requests_{name}{{model_name="{MODEL}"}} {number}.0\n'
+            for name, number in figures.items()
+        )
+        headers = [("content-type", "text/plain; version=0.0.4; charset=utf-8")]
+        return complete(200, headers, text.encode(), keep=request.keep_alive)
 
     def end(self, ticket: Ticket, *, whole: bool) -> None:
         """Account for the end of an answer. whole: it was sent to its end."""

@@ -4,12 +4,16 @@ import json
 
 import pytest
 
+import manystream as ms
+from manystream.providers.limits.server_load import read_load
 from manystream.simulator import KnobError, open_simulator, open_simulator_thread
 from manystream.simulator.inference import BatchModel, InferenceServer, read_batch
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.prompt import APIError
 from manystream.simulator.replica import Outage, Replica, ReplicaState, read_replica
+from manystream.simulator.service import ServiceSettings
 
+from .in_process import World, head_and_body
 from .raw_client import ask, body_of, connected, path_of, request_bytes, statistics
 
 
@@ -169,3 +173,21 @@ def test_replicas_have_ports_of_their_own(process: bool) -> None:
 def test_replicas_with_one_port_for_all_are_refused() -> None:
     with pytest.raises(KnobError, match="port"), open_simulator_thread(port=8080, replicas=["speed=1"]):
         pass
+
+
+def test_it_reports_what_runs_and_waits() -> None:
+    """As vLLM does, so that a client finds out how many calls it may send. The server has room for one call."""
+    world = World(ServiceSettings(batch=BatchModel(kv=1)))
+    served = world.service.inference
+    assert served is not None
+    for name in ("a", "b", "c"):
+        served.add(name, 1)
+    served.start_waiting()
+    row = ms.OpenAIChat("key", "http://127.0.0.1:1/v1", profile="vllm").profile.quirks.load[0]
+    lines, body = head_and_body(world.ask(row.path, method="GET"))
+    assert lines[0] == "HTTP/1.1 200 OK"
+    assert read_load(row, body.encode()) == ms.ServerLoad(1, 2)
+    plain = World()
+    plain.service.statistics.live = 3
+    assert read_load(row, head_and_body(plain.ask(row.path, method="GET"))[1].encode()) == ms.ServerLoad(3, 0)
+    assert world.ask(row.path, {}).frames[0].startswith(b"HTTP/1.1 404")
