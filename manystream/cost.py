@@ -102,7 +102,7 @@ def check_installed() -> None:
     try:
         import genai_prices  # noqa: F401 # pyright: ignore[reportUnusedImport]
     except ImportError:
-        raise CostExtraError("prices need the extra `cost`: pip install 'manystream[cost]'") from None
+        raise CostExtraError("prices need the extra `cost`: pip install '.[cost]' in manystream's checkout") from None
 
 
 def price_response(

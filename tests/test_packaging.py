@@ -161,6 +161,20 @@ def test_the_makefile_installs_every_group_and_all_extras() -> None:
     assert created.index("install --constraint constraints.txt pip setuptools") < created.index("touch")
 
 
+def test_every_text_installs_an_extra_in_a_way_that_works() -> None:
+    """Nothing is published: an extra is installed from a checkout, or from the file of a wheel."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    folders = [*PACKAGES, "manystream", "docs", "examples"]
+    files = [path for folder in folders for suffix in ("py", "md") for path in (ROOT / folder).rglob(f"*.{suffix}")]
+    wrong = [
+        (path.name, found[0])
+        for path in [*files, *ROOT.glob("*.md")]
+        for found in re.finditer(r"(\.|\.whl|\bmanystream)\[([a-z0-9,]+|\{extra\})\]", path.read_text("utf-8"))
+        if found[1] == "manystream" or not set(found[2].split(",")) <= {*extras, "{extra}"}
+    ]
+    assert not wrong
+
+
 def test_the_wheel_publishes_the_extras_of_users_only(built: Path) -> None:
     (wheel,) = built.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:

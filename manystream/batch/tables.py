@@ -593,7 +593,8 @@ def import_pyarrow(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise TableError("Parquet files need the extra `tables`: pip install 'manystream[tables]'") from None
+        text = "Parquet files need the extra `tables`: pip install '.[tables]' in manystream's checkout"
+        raise TableError(text) from None
 
 
 def _unreadable(path: Path, error: ValueError | OSError) -> Exception:

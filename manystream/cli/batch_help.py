@@ -66,7 +66,7 @@ tables:
   at the end, from answers.parquet.journal.jsonl, which holds each answer as
   soon as it is there; --finish writes it at any time and sends nothing. In CSV,
   --escape-formulas puts ' before what a spreadsheet takes for a formula.
-  Parquet needs the extra `tables` (pip install 'manystream[tables]').
+  Parquet needs the extra `tables`: pip install '.[tables]' in the checkout.
 
 files:
   answers.jsonl         the answers: id, text, thinking, tool_calls,
@@ -135,10 +135,10 @@ a Ray cluster:
   cluster, with the same files. --concurrency, --max-rps, --max-tpm and --budget
   are for all workers together. No worker begins with saved-up tokens. What a
   lost worker may have spent counts as spent: a line of the failures has it.
-  Needs the extra `ray` (pip install 'manystream[ray]').
+  Needs the extra `ray`: pip install '.[ray]' in manystream's checkout.
 
-With the extra `cost` (pip install 'manystream[cost]'), the progress, the
-summary and the answers show the cost.
+With the extra `cost` (pip install '.[cost]' in the checkout), the progress,
+the summary and the answers show the cost.
 
 exit status:
   0    every line has an answer

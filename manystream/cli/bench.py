@@ -288,7 +288,8 @@ def _check_new(option: str, file: str) -> None:
     if not path.name or not path.absolute().parent.is_dir():
         raise CommandError(f"{option} {file!r}: there is no such folder", status=2)
     if option == "--html" and importlib.util.find_spec("matplotlib") is None:
-        raise CommandError("--html: plots need the library matplotlib: pip install 'manystream[plots]'", status=2)
+        text = "--html: plots need the library matplotlib: pip install '.[plots]' in manystream's checkout"
+        raise CommandError(text, status=2)
 
 
 # --- the server ---

@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 DESCRIPTION = """\
 Print a script that lets a shell complete commands, options and their values when Tab is pressed. The script is made
 from the options of the installed version: print it again after an upgrade. It needs the library shtab
-(pip install 'manystream[cli]').
+(pip install '.[cli]' in manystream's checkout).
 
   bash   source <(manystream completion bash)                                       in ~/.bashrc
   zsh    eval "$(manystream completion zsh)"                                        in ~/.zshrc, after compinit
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         print(completion_script(arguments.parser, arguments.shell), end="")
     except ImportError:
-        raise CommandError("completion needs the library shtab: pip install 'manystream[cli]'") from None
+        raise CommandError("it needs the library shtab: pip install '.[cli]' in manystream's checkout") from None
     return 0
 
 

@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional request header; repeatable")
     add("--attempts", type=int, default=2, metavar="N", help="attempts, until an event has arrived (default: 2)")
     add("--no-stream", action="store_true", help="show the answer when it is complete")
-    add("--cost", action="store_true", help="show what the answer cost (extra: manystream[cost])")
+    add("--cost", action="store_true", help="show what the answer cost (needs the extra `cost`)")
     add("--prices", metavar="FILE", help="show the cost, by a JSON file with prices of your own")
     names = textwrap.fill(
         ", ".join(provider_names()), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False

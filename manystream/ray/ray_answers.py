@@ -113,7 +113,7 @@ def compute_strategy(actors: int, calls: int) -> Any:
     try:
         data: Any = importlib.import_module("ray.data")
     except ImportError as error:
-        raise AskError(f"Ray Data is not installed ({error}): pip install 'manystream[ray]'") from None
+        raise AskError(f"Ray Data is not installed ({error}): pip install '.[ray]' in manystream's checkout") from None
     return data.ActorPoolStrategy(
         size=actors,
         max_concurrent_calls_per_actor=calls,

@@ -149,7 +149,7 @@ def import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise ClusterError(f"Ray is not installed ({error}): pip install 'manystream[ray]'") from None
+        raise ClusterError(f"Ray is not installed ({error}): pip install '.[ray]' in manystream's checkout") from None
 
 
 @contextmanager

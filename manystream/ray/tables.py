@@ -30,7 +30,7 @@ def import_pyarrow() -> Any:
     try:
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise AskError(f"pyarrow is not installed ({error}): pip install 'manystream[ray]'") from None
+        raise AskError(f"pyarrow is not installed ({error}): pip install '.[ray]' in manystream's checkout") from None
 
 
 class Tables:

@@ -61,7 +61,7 @@ def _zstd() -> tuple[Decompressor, type[Exception]]:
             continue
         options = {module.DecompressionParameter.window_log_max: MOST_WINDOW}
         return module.ZstdDecompressor(options=options), module.ZstdError
-    text = "content-encoding 'zstd' needs pip install 'manystream[zstd]' at the gateway, or Python 3.14"
+    text = "content-encoding 'zstd' needs Python 3.14 at the gateway, or pip install '.[zstd]' in manystream's checkout"
     raise BadRequest(415, f"{text}: send the body with gzip, or uncompressed")
 
 

@@ -23,4 +23,4 @@ def test_an_import_without_its_extra_names_the_extra(extra: str, package: str, p
     code = HIDE.format(package=package) + program
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
-    assert f"pip install 'manystream[{extra}]'" in done.stderr.splitlines()[-1]
+    assert f"pip install '.[{extra}]' in manystream's checkout" in done.stderr.splitlines()[-1]

@@ -930,7 +930,7 @@ async def test_without_its_library_zstd_is_refused_by_name(monkeypatch: pytest.M
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted(CHAT, HELLO, "Content-Encoding: zstd"))
     assert got.status == 415
-    assert "pip install 'manystream[zstd]'" in json.loads(got.body)["error"]["message"]
+    assert "pip install '.[zstd]' in manystream's checkout" in json.loads(got.body)["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,6 @@ def test_a_budget_without_the_extra_is_refused(
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     assert batch(simulator, "--budget", "1") == 2
     assert capsys.readouterr().err == (
-        "manystream batch: --budget: prices need the extra `cost`: pip install 'manystream[cost]'\n"
+        "manystream batch: --budget: prices need the extra `cost`: pip install '.[cost]' in manystream's checkout\n"
     )
     assert not Path("a.jsonl").exists()

@@ -31,7 +31,7 @@ from tests.manystream.ray.thread_cluster import ThreadCluster, connect
         (("--ray", "10.0.0.5:6379", "--simulate"),
             "the simulator answers on this machine only, and --ray 10.0.0.5:6379 may"),
         (("--ray", "local", "--simulate"),
-            "Ray is not installed (No module named 'ray'): pip install 'manystream[ray]'"),
+            "Ray is not installed (No module named 'ray'): pip install '.[ray]' in manystream's checkout"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_and_status_2(

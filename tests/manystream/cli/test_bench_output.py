@@ -318,7 +318,9 @@ def test_a_page_needs_matplotlib(bench: Bench, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     status, _, err = bench(URL, "--html", str(tmp_path / "a.html"))
     assert (status, err) == (
-        2, "manystream bench: --html: plots need the library matplotlib: pip install 'manystream[plots]'\n",
+        2,
+        "manystream bench: --html: plots need the library matplotlib:"
+        " pip install '.[plots]' in manystream's checkout\n",
     )  # fmt: skip
 
 

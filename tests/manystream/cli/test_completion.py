@@ -278,5 +278,5 @@ def test_an_unknown_shell_is_a_wrong_command_line(capsys: pytest.CaptureFixture[
 def test_without_shtab_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
-    message = "manystream completion: completion needs the library shtab: pip install 'manystream[cli]'\n"
+    message = "manystream completion: it needs the library shtab: pip install '.[cli]' in manystream's checkout\n"
     assert capsys.readouterr() == ("", message)

@@ -99,7 +99,7 @@ def test_run_without_the_extra_is_refused_before_the_call(
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == (
         "",
-        "manystream run: --cost: prices need the extra `cost`: pip install 'manystream[cost]'\n",
+        "manystream run: --cost: prices need the extra `cost`: pip install '.[cost]' in manystream's checkout\n",
     )
 
 
