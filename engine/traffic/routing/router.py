@@ -176,6 +176,12 @@ MARGIN = 4.0
 """A session leaves its target if the target's score is more than this many times the best score."""
 
 
+FREER = 0.75
+LEAST_FREER = 8
+"""A session whose target has no room goes to one with room that runs less than this part of its calls, and that many
+fewer."""
+
+
 @dataclass(slots=True)
 class TargetRecord:
     """The record of one target of a route: how its calls go.
@@ -282,6 +288,8 @@ class RouteState:
             return self._in_order([*own, *fallbacks], roomy)
         if self.balance is Balance.STICKY and session is not None:
             kept = self._kept(session, own, now)
+            if kept is not None and not roomy(kept):
+                kept = self._much_freer(kept, own, roomy, now)
             if kept is not None:
                 return Choice(kept if roomy(kept) else None, (kept,))
         open_ones = [index for index in own if roomy(index)]
@@ -386,6 +394,15 @@ class RouteState:
             return None
         best = min(self.targets[index].score for index in indices)
         return kept if self.targets[kept].score <= MARGIN * best else None
+
+    def _much_freer(self, kept: int, indices: list[int], roomy: Callable[[int], object], now: float) -> int:
+        """Return a target that has room and runs much less than the one that a session has, such as one that is back
+        after an outage; else the session's."""
+        running = self.targets[kept].outstanding
+        most = min(FREER * running, running - LEAST_FREER)
+        free = [index for index in indices if self.targets[index].outstanding < most and self._is_here(index)]
+        free = [index for index in free if not self.targets[index].is_failing and roomy(index)]
+        return self._best(free, now) if free else kept
 
     def _by_weight(self, indices: list[int]) -> int:
         point = self._random() * sum(self.targets[index].weight for index in indices)

@@ -461,6 +461,23 @@ def test_a_session_stays_at_up_to_four_times_the_best_score() -> None:
     assert choose(state, 1, (0, 1, 2), session="s") == Choice(1, (0, 1, 2))
 
 
+def test_a_session_goes_to_a_much_freer_target_rather_than_wait() -> None:
+    """Such as one that is back after an outage: its former sessions have gone, and have no cache there."""
+    state = route(Balance.STICKY)
+    for place in range(3):
+        state.begin(place, 0)
+        state.succeed(place, 0, 1.0, 0)
+    state.targets[0].outstanding, state.targets[1].outstanding, state.targets[2].outstanding = 100, 75, 74
+    state.sessions.keep("s", 0, 0)
+    assert choose(state, 1, (0, 1, 2), session="s") == Choice(0, (0,)), "its target has room"
+    assert choose(state, 1, (1,), session="s") == Choice(None, (0,)), "the others are as busy"
+    assert choose(state, 1, (1, 2), session="s") == Choice(2, (2,))
+    state.fail(2, 0, 1)
+    assert choose(state, 1, (1, 2), session="s") == Choice(None, (0,)), "it is quick, because it fails"
+    state.succeed(2, 0, 1.0, 2)
+    assert choose(state, 2, (2,), session="s") == Choice(2, (2,))
+
+
 def test_only_a_sticky_route_keeps_sessions() -> None:
     state = route(Balance.FASTEST)
     state.begin(0, 0, "s")
