@@ -22,6 +22,7 @@ import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Protocol, TypeAlias, cast, runtime_checkable
 
@@ -137,6 +138,8 @@ def plain(value: object, where: str, depth: int = 0, *, base64_bytes: bool = Fal
         return [
             plain(item, f"{where}[{place}]", depth + 1, base64_bytes=base64_bytes) for place, item in enumerate(items)
         ]
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")  # as pydantic writes it
     if base64_bytes and isinstance(value, bytes):
         return base64.urlsafe_b64encode(value).decode()
     raise InvalidRequestError(where, f"cannot be carried: {_described(value)}")

@@ -23,7 +23,7 @@ from ..json.object_reader import Members
 from ..model.messages import Text
 from ..model.request import Request, ThinkingConfig, Tool, with_given
 from ..wire.wire_head import JSON_TYPE
-from .converter import GeminiConverter
+from .converter import GeminiConverter, as_on_the_wire
 from .json_names import camel, open_api_schema, wire_names
 from .request import NAME, SOURCES, TOOL_CHOICES, without_added_tools
 from .type_schema import is_type_form, schema_members
@@ -78,7 +78,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
     for name, value in config.items():
         if name in IGNORED or value is None:
             continue
-        wire = wire_names(plain(value, f"config.{name}", base64_bytes=True), name)
+        wire = as_on_the_wire(value, f"config.{name}", name)
         if type(wire) is str and name in TEXT_FORMS:
             wire = TEXT_FORMS[name](wire)
         if name in TOP_MEMBERS:

@@ -15,7 +15,9 @@ from typing import ClassVar
 
 from ..catalog.dialect import Dialect
 from ..catalog.provider import Gemini, Provider
-from ..history.converter import HistoryConverter
+from ..convert.sdk_arguments import plain
+from ..errors import InvalidRequestError
+from ..history.converter import Chunk, HistoryConverter, as_object
 from ..history.view import UNKNOWN_TOOL, HistoryError
 from ..json.json_values import (
     JSON,
@@ -32,6 +34,7 @@ from ..model.messages import Block, File, Image, Message, Role, Text, ToolCall, 
 from .annotations import ANNOTATIONS
 from .block_writer import BlockWriter
 from .dialect import DIALECT
+from .json_names import camel, wire_names
 from .stream import PARTS, GeminiStream, first_error
 
 MODEL, USER = "model", "user"
@@ -49,6 +52,15 @@ CALL_MEMBERS = frozenset({"name", "args"})
 """Members that identify a chunk, a candidate and a function call."""
 
 
+def as_on_the_wire(value: object, where: str, member: str = "") -> JSON:
+    """Return a value as on the wire: an object of google-genai, or any form that its `model_dump` writes.
+
+    `where` is the path of the value, and `member` the name of the member that has it. Raises `InvalidRequestError` for
+    a value that JSON does not have.
+    """
+    return wire_names(plain(value, where, base64_bytes=True), member)
+
+
 class GeminiConverter(HistoryConverter):
     """Converts Gemini's contents."""
 
@@ -57,10 +69,17 @@ class GeminiConverter(HistoryConverter):
     _has_system_messages: ClassVar[bool] = False
     _takes_parts: ClassVar[bool] = True
 
+    def _object(self, value: Chunk, where: str) -> JSONObject:
+        try:
+            return mapping({"": as_on_the_wire(as_object(value, where), where)}, "")
+        except InvalidRequestError as error:
+            raise HistoryError(error.field, str(error).removeprefix(f"{error.field}: ")) from None
+
     def is_chunk(self, names: frozenset[str], wire: JSONObject) -> bool:
-        return bool(names & CHUNK_MEMBERS)
+        return not CHUNK_MEMBERS.isdisjoint(map(camel, names))
 
     def chunk_around(self, names: frozenset[str], wire: JSONObject) -> JSONObject | None:
+        names = frozenset(map(camel, names))
         if not names & CANDIDATE_MEMBERS:
             if "parts" not in names:
                 if names >= CALL_MEMBERS:

@@ -12,6 +12,7 @@ from ..json.json_values import JSON, JSONObject, mapping, objects, string
 
 OWN_VALUES = frozenset({
     "args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "default", "example", "enum",
+    "partMetadata",
 })  # fmt: skip
 """Members whose values are the caller's own, names included."""
 

@@ -169,7 +169,7 @@ class HistoryConverter(abc.ABC):
         failure if the provider's message marks it as an error. Raises `HistoryError` for an unknown role or part.
         """
         names: dict[str, str] = {}
-        read = self._read(_objects(wire), names)
+        read = self._read(self._objects(wire), names)
         separate_calls(read)
         lead = leading_system(read)
         items = [HistoryMessage(HistoryRole.SYSTEM, block.text) for message in read[:lead] for block in _texts(message)]
@@ -205,7 +205,7 @@ class HistoryConverter(abc.ABC):
 
         Raises `HistoryError` for a message that cannot be read.
         """
-        given = _objects(wire)
+        given = self._objects(wire)
         _list_of(warnings, "warnings").extend(self._left_out(given))
         messages = self._read(given, {})
         separate_calls(messages)
@@ -215,6 +215,13 @@ class HistoryConverter(abc.ABC):
             system += [block.text for message in messages[:lead] for block in _texts(message) if block.text]
             del messages[:lead]
         return messages
+
+    def _objects(self, wire: Iterable[Chunk]) -> list[JSONObject]:
+        return [self._object(item, f"messages[{number}]") for number, item in enumerate(_iterable(wire, "wire"))]
+
+    def _object(self, value: Chunk, where: str) -> JSONObject:
+        """Return the members of a chunk or of a message, as on the wire. Raises `HistoryError` for any other value."""
+        return as_object(value, where)
 
     def _late_system(self, messages: Sequence[Message]) -> int | None:
         """Return the position of the first system message if the provider has none, else None."""
@@ -287,7 +294,7 @@ class HistoryConverter(abc.ABC):
 
         Raises `ProviderError` for an error, and `HistoryError` for any other value.
         """
-        wire = as_object(chunk, "chunk")
+        wire = self._object(chunk, "chunk")
         names = member_names(chunk)
         if not self.is_chunk(names, wire):
             whole = self.chunk_around(names, wire)
@@ -315,7 +322,7 @@ class HistoryConverter(abc.ABC):
     def _response_of_chunks(self, chunks: Iterable[Chunk]) -> Response:
         read: list[JSONObject] = []
         for number, chunk in enumerate(_iterable(chunks, "chunks")):
-            wire = as_object(chunk, f"chunks[{number}]")
+            wire = self._object(chunk, f"chunks[{number}]")
             names = frozenset(wire)
             around = None if not names or self.is_chunk(names, wire) else self.chunk_around(names, wire)
             if around is not None and not self._takes_parts:
@@ -356,10 +363,6 @@ def _described(value: Chunk) -> str:
 
 def _texts(message: Message) -> list[Text]:
     return [block for block in message.content if isinstance(block, Text)]
-
-
-def _objects(wire: Iterable[Chunk]) -> list[JSONObject]:
-    return [as_object(item, f"messages[{number}]") for number, item in enumerate(_iterable(wire, "wire"))]
 
 
 def _iterable(values: Iterable[Chunk], where: str) -> Iterable[Chunk]:

@@ -1,8 +1,10 @@
 """Gemini's contents as common messages and back: each part as a whole, and each refusal with its place."""
 
-from typing import Any
+import datetime
+from typing import Any, Literal
 
 import pytest
+from google.genai import types
 
 import manystream as ms
 from manystream.providers.gemini.converter import GeminiConverter
@@ -233,3 +235,50 @@ def test_a_part_of_a_chunk_is_made_a_whole_one(part: dict[str, Any], chunk: dict
 def test_several_system_texts_are_parts() -> None:
     written = converter()._system_parameter(["a", "b"])  # pyright: ignore[reportPrivateUsage]
     assert written == {"parts": [{"text": "a"}, {"text": "b"}]}
+
+
+def of_the_sdk() -> tuple[list[types.Content], types.GenerateContentResponse]:
+    """Return a history and an answer of google-genai, with bytes, enums, dates and members that are None."""
+    signed: dict[str, Any] = {"thought_signature": b"\xff\xfe\x00sig\xfb"}
+    called = types.Part(function_call=types.FunctionCall(id="c", name="look", args={"a_b": 1, "n": None}), **signed)
+    code = types.Part(executable_code=types.ExecutableCode(code="1", language=types.Language.PYTHON))
+    answer = types.Content(role="model", parts=[types.Part(text="hm", thought=True, **signed), called, code])
+    image = types.Blob(data=b"\xff\xfe\xfb", mime_type="image/png")
+    found = types.FunctionResponse(id="c", name="look", response={"out_put": {"x_y": None}})
+    film = types.FileData(file_uri="gs://a/b.mp4", mime_type="video/mp4")
+    question = types.Content(role="user", parts=[types.Part(text="a"), types.Part(inline_data=image)])
+    results = types.Content(
+        role="user",
+        parts=[types.Part(function_response=found), types.Part(file_data=film, part_metadata={"a_b": {"c_d": 1}})],
+    )
+    whole = types.GenerateContentResponse(
+        candidates=[types.Candidate(content=answer, finish_reason=types.FinishReason.STOP, index=0)],
+        create_time=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC),
+        model_version="gemini",
+    )
+    return [question, answer, results], whole
+
+
+@pytest.mark.parametrize("by_alias", [False, True])
+@pytest.mark.parametrize("mode", ["python", "json"])
+@pytest.mark.parametrize("left_out", ["", "exclude_none", "exclude_unset"])
+def test_what_the_sdk_dumps_is_read(mode: Literal["python", "json"], left_out: str, by_alias: bool) -> None:
+    contents, whole = of_the_sdk()
+    options: Any = {"mode": mode, "by_alias": by_alias, **({left_out: True} if left_out else {})}
+    dumped: list[Any] = [content.model_dump(**options) for content in contents]
+    wire: list[Any] = [content.model_dump(mode="json", by_alias=True, exclude_none=True) for content in contents]
+    messages = read(*wire)
+    assert read(*dumped) == messages == read(*contents)
+    assert ms.Request.from_gemini(model="gemini", contents=dumped).messages == messages
+    assert converter().to_history(dumped) == converter().to_history(wire)
+    parts: list[Any] = contents[1].parts or []
+    chunks: list[Any] = [whole, *(whole.candidates or []), contents[1], parts[1]]
+    for chunk in chunks:
+        assert converter().wrap_chunk(chunk.model_dump(**options)).response == converter().wrap_chunk(chunk).response
+    answer: Any = whole.model_dump(**options)
+    assert converter().message_from_chunks([answer]) == converter().message_from_chunks([whole])
+
+
+def test_a_value_that_json_does_not_have_is_named() -> None:
+    with pytest.raises(HistoryError, match=r"^messages\[0\].parts\[0\].text: cannot be carried: object is neither"):
+        read({"parts": [{"text": object()}]})
