@@ -30,12 +30,14 @@ class Batch:
 
     report: what it says of its queue; None: 404.
     late: seconds until it says so.
+    in_heads: whether the head of an unstreamed answer says how many wait.
     """
 
     slots: int = 40
     seconds: float = 2.0
     report: Callable[[Batch], str] | None = vllm
     late: float = 0.0
+    in_heads: bool = False
     running: int = 0
     waiting: int = 0
     most: int = 0
@@ -64,7 +66,9 @@ class Batch:
                 if b'"stream":true' in request:
                     await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
                 else:
-                    await line.send(answer(json.dumps(WHOLE)))
+                    waiting = json.dumps({"named_metrics": {"num_requests_waiting": float(self.waiting)}})
+                    head = f"endpoint-load-metrics: JSON {waiting}\r\n" if self.in_heads else ""
+                    await line.send(answer(json.dumps(WHOLE), headers=head))
             finally:
                 self.running -= 1
                 self._places.release()
@@ -129,6 +133,21 @@ async def test_a_report_that_comes_late_is_one_and_raises_nothing(autojump_clock
     assert server.most < 32, "it does not double with such reports"
     assert len(server.asked) <= seconds / 1.75 + 1
     assert all(later - earlier >= 1.749 for earlier, later in zip(server.asked, server.asked[1:], strict=False))
+
+
+async def test_the_head_of_an_answer_says_how_many_wait(autojump_clock: MockClock) -> None:
+    server = Batch(report=None, in_heads=True)
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            calls = [engine.start_request(ms.Request("here/m", HELLO)) for _ in range(800)]
+            assert all([(await call.wait()).success for call in calls])
+            (limiter,) = engine.statistics().traffic.limiters.values()
+    assert limiter.concurrent_by == "server_queue"
+    assert limiter.server_load is not None
+    assert limiter.server_load.is_by_header
+    assert trio.current_time() < 1.5 * 800 / server.slots * server.seconds
+    assert server.most <= 4 * server.slots
 
 
 def no_figures(server: Batch) -> str:
