@@ -1,8 +1,8 @@
 """The stream machine for Responses.
 
 A stream has `response.created`, then for each output item `response.output_item.added`, deltas and
-`response.output_item.done`, then one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, which has the
-whole response and is the terminal marker. `error` may come anywhere.
+`response.output_item.done`, then one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, `.done`, which has
+the whole response and is the terminal marker. `error` may come anywhere.
 Source: https://platform.openai.com/docs/api-reference/responses-streaming.
 
 The event's name selects the method. If a server leaves it out, the `type` in the data does. Events that are not in the
@@ -258,9 +258,12 @@ class ResponsesStream(JSONStream):
         """Read the terminal event. Returns the last events."""
         if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
             value = exactly_object(value, data)
-        keep(self.answer, {key: member for key, member in value.items() if key not in ENVELOPE})
-        response = value.get("response")
-        events = conclude(self.output, response if type(response) is dict else {}, status, data)
+        beside: JSONObject = {key: member for key, member in value.items() if key not in ENVELOPE}
+        keep(self.answer, beside)
+        response = mapping(value, "response")
+        if not response.get("error") and (error := reported_error("", beside)) is not None:
+            response = {**response, "error": error}  # a gateway puts it next to the response
+        events = conclude(self.output, response, status, data)
         self.ended = True  # after reading: a response that cannot be read ends the stream with an error
         return events
 
@@ -296,6 +299,7 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.incomplete": ResponsesStream.incomplete,
     "response.failed": ResponsesStream.failed,
     "response.cancelled": ResponsesStream.cancelled,
+    "response.done": ResponsesStream.completed,  # of the Realtime API and of gateways; the response has the status
     "error": ResponsesStream.error,
     "response": ResponsesStream.whole,
 }

@@ -207,6 +207,39 @@ def test_an_error_beside_a_completed_status_is_kept() -> None:
     assert (response.text, response.provider_data["error"]) == ("a", error)
 
 
+BESIDE: dict[str, tuple[ms.JSONObject, str | None, ms.ErrorCategory]] = {
+    "an object": ({"error": {"message": "broke", "code": "upstream_error"}}, "upstream_error", ms.ErrorCategory.SERVER),
+    "with its status": ({"error": {"message": "broke"}, "status_code": 429}, None, ms.ErrorCategory.RATE_LIMIT),
+    "a text": ({"error": "broke", "code": "rate_limit_exceeded"}, "rate_limit_exceeded", ms.ErrorCategory.RATE_LIMIT),
+    "flat": ({"message": "broke", "code": "rate_limit_exceeded"}, "rate_limit_exceeded", ms.ErrorCategory.RATE_LIMIT),
+}
+
+
+@pytest.mark.parametrize(("members", "code", "category"), BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize("end", ["response.failed", "response.done"])
+def test_an_error_beside_a_failed_response_is_its_error(
+    end: str, members: ms.JSONObject, code: str | None, category: ms.ErrorCategory
+) -> None:
+    response: ms.JSONObject = {"id": "r", "status": "failed", "error": None, "output": []}
+    error = stream_of({"type": end, "response": response, **members}).error.error
+    assert (error.message, error.provider_code, error.category) == ("broke", code, category)
+    own = {**response, "error": {"message": "its own", "code": "server_error"}}
+    assert stream_of({"type": end, "response": own, **members}).error.error.message == "its own"
+
+
+def test_the_end_may_be_called_done() -> None:
+    message: ms.JSONObject = {"type": "message", "content": [{"type": "output_text", "text": "hello"}]}
+    ends: list[tuple[ms.JSONObject, ms.FinishReason]] = [
+        (completed([message]), ms.FinishReason.STOP),
+        ({**completed([message]), "status": None}, ms.FinishReason.STOP),
+        ({**completed([message]), "status": "incomplete"}, ms.FinishReason.LENGTH),
+    ]
+    for response, reason in ends:
+        answer = stream_of(item_done(message), {"type": "response.done", "response": response})
+        assert (answer.response.text, answer.response.finish_reason) == ("hello", reason)
+    assert stream_of(item_done(message), {"type": "response.done"}).response.text == "hello"
+
+
 @pytest.mark.parametrize("part", ["response.steer.failed", "response.inject.failed", "response.mcp_call.failed"])
 def test_the_failure_of_a_part_does_not_end_the_response(part: str) -> None:
     response = stream_of(
