@@ -1,8 +1,8 @@
 """The stream machine for Responses.
 
 A stream has `response.created`, then for each output item `response.output_item.added`, deltas and
-`response.output_item.done`, then one of `response.completed`, `.incomplete`, `.failed`, `.cancelled`, `.done`, which has
-the whole response and is the terminal marker. `error` may come anywhere.
+`response.output_item.done`, then one of `response.completed`, `.incomplete`, `.failed`, `.cancelled` or `.done`, which
+has the whole response and is the terminal marker. `error` may come anywhere.
 Source: https://platform.openai.com/docs/api-reference/responses-streaming.
 
 The event's name selects the method. If a server leaves it out, the `type` in the data does. Events that are not in the
