@@ -186,7 +186,7 @@ class Concurrency:
             return
         time = now - call.sent_at
         least = self._least_to_token.measure(permit.cost.input_tokens, time, now)
-        self._judge(call, time, least, 1.0)
+        self._judge(call, time, least, in_use=self._used_at >= call.sent_at)
 
     def end(self, permit: Permit, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
@@ -204,7 +204,8 @@ class Concurrency:
         if call.ratio == 0 and output_tokens > 0:
             least = self._least_per_token.measure(1.0, total / output_tokens, now)
             expected = least * output_tokens
-            self._judge(call, total, expected, 1.0 if total <= QUICK * expected else SLOW_GROWTH)
+            growth = 1.0 if total <= QUICK * expected else SLOW_GROWTH
+            self._judge(call, total, expected, in_use=in_use, growth=growth)
         self._round.append(_Ended(call.ratio, call.excess, total))
         if len(self._round) >= self._round_size:
             self._end_round(in_use, now)
@@ -271,11 +272,11 @@ class Concurrency:
         for call in self._calls.values():
             call.sent_at = -math.inf
 
-    def _judge(self, call: _Running, time: float, least: float, growth: float) -> None:
+    def _judge(self, call: _Running, time: float, least: float, *, in_use: bool, growth: float = 1.0) -> None:
         """Compare the time of a first token, or of a whole answer, with the least; grow before the first cut."""
         call.ratio = max(_SHORTEST, time / max(_SHORTEST, least))
         call.excess = max(0.0, time - least)
-        if self._cut_at == -math.inf and call.ratio <= SLOW and self._used_at >= call.sent_at:
+        if self._cut_at == -math.inf and call.ratio <= SLOW and in_use:
             self._grow(growth)
 
     def _end_round(self, in_use: bool, now: float) -> None:
