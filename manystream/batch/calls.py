@@ -28,7 +28,7 @@ from .intake import Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Records
 from .line_file import JournalError
 from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
-from .prices import Price, has_batch_price
+from .prices import Price, priceable
 from .records import answer_record, error_of, failure_record, target_of
 
 BATCH = "batch"
@@ -289,14 +289,18 @@ class LineCalls:
             return None
         if completion.error is not None and response.usage.output_tokens is None:
             return None
+        cost: Cost | Unpriced = Unpriced("")
         try:
             target = target_of(completion)
-            cost = self.price(replace(item.request, model=target) if target else item.request, response)
+            request = replace(item.request, model=target) if target else item.request
+            for form, paid in priceable(response, part):
+                cost = self.price(request, form)
+                if isinstance(cost, Cost):
+                    cost = cost if paid == 1.0 else _part_of(cost, Decimal(str(paid)))
+                    break
         except Exception as error:  # the answer must be recorded even if the price list fails
             cost = Unpriced(f"the price list raised {error!r}")
         if isinstance(cost, Cost):
-            if part != 1.0 and not has_batch_price(response):
-                cost = _part_of(cost, Decimal(str(part)))
             counters.cost[cost.currency] = counters.cost.get(cost.currency, Decimal(0)) + cost.total
         else:
             counters.unpriced += 1

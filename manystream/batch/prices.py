@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from ..cost import Cost, CostExtraError, PriceTable, Unpriced, check_installed, price_response
@@ -17,6 +18,8 @@ from ..providers.model.response import Response
 Price: TypeAlias = Callable[[Request, Response], Cost | Unpriced]
 """Returns the cost of a response to a request (see `manystream/cost.py`). The request's model is the one that answered.
 """
+
+TIER = "service_tier"
 
 
 def price_list(*providers: Provider, table: PriceTable | None = None) -> Price | None:
@@ -38,10 +41,21 @@ def price_list(*providers: Provider, table: PriceTable | None = None) -> Price |
     return price
 
 
-def has_batch_price(response: Response) -> bool:
-    """Return whether a response names the service tier of batches, so that the price list has its price already."""
-    raw = response.usage.raw or {}
-    return "batch" in (raw.get("service_tier"), response.provider_data.get("service_tier"))
+def priceable(response: Response, part: float) -> list[tuple[Response, float]]:
+    """Return in which ways the price of an answer may be asked for, and the part of each price that is paid.
+
+    Anthropic's answers from a batch name a service tier of batches. A price list may have the price of this tier. If it
+    has none, it is asked for the standard price.
+
+    part: the price of the answer's way, as a part of the list price.
+    """
+    usage, data = response.usage, response.provider_data
+    raw = usage.raw or {}
+    if "batch" not in (raw.get(TIER), data.get(TIER)):
+        return [(response, part)]
+    usage = replace(usage, raw={name: member for name, member in raw.items() if name != TIER})
+    data = {name: member for name, member in data.items() if name != TIER}
+    return [(response, 1.0), (replace(response, usage=usage, provider_data=data), part)]
 
 
 def dollars(starter: CallStarter, provider: Provider, model: str, completion: Completion, part: float) -> float | None:
@@ -52,5 +66,8 @@ def dollars(starter: CallStarter, provider: Provider, model: str, completion: Co
     traffic, response = starter.traffic, completion.response
     if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
         return None
-    found = ask_price(traffic.budgets.price, provider, model, charged_usage(response))
-    return found if found is None or has_batch_price(response) else found * part
+    for form, paid in priceable(response, part):
+        found = ask_price(traffic.budgets.price, provider, model, charged_usage(form))
+        if found is not None:
+            return found * paid
+    return None

@@ -229,6 +229,41 @@ async def test_the_figures_of_a_way_have_the_prices(usd: float, tmp_path: Path, 
     assert (figures.lines, figures.list_price, figures.paid, figures.saved) == (3, usd, usd / 2, usd / 2)
 
 
+def of_a_tier(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a result that names the tier of batches, as Anthropic's do."""
+    body = {**chat(asked(line["body"])), "service_tier": "batch"}
+    return {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+
+@pytest.mark.parametrize(("listed", "paid"), [(None, 1.0), (0.8, 0.8)], ids=["no price of batches", "its own price"])
+async def test_an_answer_of_the_batch_tier_is_paid(
+    listed: float | None, paid: float, tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """A list without a price of the tier has the standard price, of which a batch's part is paid."""
+
+    def dollars(tier: object) -> float | None:
+        return listed if tier == "batch" else 2.0
+
+    def price(request: ms.Request, response: ms.Response) -> Cost | Unpriced:
+        usd = dollars(response.provider_data.get("service_tier"))
+        return Unpriced("none") if usd is None else Cost("USD", *[Decimal(0)] * 5, Decimal(str(usd)), "m", "sim")
+
+    prompts = write(tmp_path / "p.jsonl", [line("q0", "text", max_output_tokens=10)])
+    async with open_peer(Server(result=of_a_tier).script) as peer:
+        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        budget = BatchBudget(
+            9, lambda provider, model, usage: dollars((usage.raw or {}).get("service_tier")), [provider]
+        )
+        with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+            traffic = ms.Traffic(budgets=[budget.for_engine()], price=budget.price)
+            async with ms.open_engine([provider], traffic=traffic) as engine:
+                batch = Batch(engine, journal, lambda named: "sim/m", price=price, budget=budget, via="batch")
+                await batch.run(read_lines(prompts))
+    (record,) = records(tmp_path / "a.jsonl")
+    assert record["cost"] == {"currency": "USD", "total": paid}
+    assert (record["spent_usd"], batch.counters.spent) == (paid, paid)
+
+
 async def test_what_is_unanswered_goes_live_before_the_deadline(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server(queue=10 * HOUR, progress=True)
     batch = await run(server, tmp_path, 10, by=5 * HOUR)
