@@ -1,11 +1,11 @@
-"""Every promise on the page of security names tests, and each of these tests exists."""
+"""Every promise on the page of promises names tests, and each of these tests exists."""
 
 import re
 from pathlib import Path
 
 from tests.faults.test_rows import functions_of
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "security.md"
+PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "guide" / "promises.md"
 NAMED = re.compile(r"`([\w/]+\.py)::(test_\w+)`")
 
 
