@@ -1,0 +1,287 @@
+"""The lists of the pages are those of the code: extras, commands, options, dialects, names, variables, examples."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import inspect
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import manystream as ms
+from manystream.cli.command_line import COMMANDS, command_parser
+from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
+from manystream.providers.catalog.registry import DIALECT_MODULES, PROMPT_DIALECTS
+from manystream.transport.proxy import ENVIRONMENT_VARIABLES
+from tests.support.blocks import DOCS, FENCE, ROOT, name_of, pages
+
+TEXTS = {
+    name_of(page): page.read_text("utf-8")
+    for page in [*pages(), *(ROOT / name for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+}
+PROSE = {page: FENCE.sub("", text) for page, text in TEXTS.items()}
+"""The text of each page without its blocks: pyright checks those of Python, and the tests run the commands."""
+
+CODE = re.compile(r"`([^`\n]+)`")
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+PRODUCT = ("manystream", "engine", "transport", "providers")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def guide(name: str) -> str:
+    return (DOCS / "guide" / f"{name}.md").read_text("utf-8")
+
+
+def wrong(found: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """The pages of which something was found, with what it is."""
+    return {page: sorted(words) for page, words in found.items() if words}
+
+
+def first_cells(text: str) -> set[str]:
+    """The words in code in the first cell of each row of a page's tables."""
+    rows = re.findall(r"^\|([^|]+)\|", text, re.MULTILINE)
+    return {word for cell in rows for word in CODE.findall(cell)}
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """The path and the text of each file of the library; its folders are linked below `manystream`."""
+    for folder in PRODUCT:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if not any(parent.is_symlink() for parent in path.parents):
+                yield name_of(path), path.read_text("utf-8")
+
+
+# --- extras ---
+
+
+def test_start_has_every_extra() -> None:
+    found = re.search(r"^\| extra .*?\n\n", TEXTS["docs/start.md"], re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert first_cells(found[0]) - {"extra"} == set(EXTRAS)
+
+
+def test_an_extra_that_a_page_names_exists() -> None:
+    def named(text: str) -> set[str]:
+        installed = re.findall(r"(?:manystream|whl|\.)\[([a-z0-9,]+)\]", text)
+        in_words = re.findall(r"\b[Ee]xtras? `([a-z0-9]+)`", text)
+        return {*in_words, *(extra for found in installed for extra in found.split(","))}
+
+    assert not wrong({page: named(text) - set(EXTRAS) for page, text in TEXTS.items()})
+
+
+# --- commands and their options ---
+
+
+@cache
+def options() -> frozenset[str]:
+    """Every option of every command."""
+    parsers = [command_parser(COMMANDS)]
+    found: set[str] = set()
+    for parser in parsers:
+        for action in parser._actions:
+            found.update(action.option_strings)
+            if isinstance(action, argparse._SubParsersAction):
+                parsers += action.choices.values()
+    return frozenset(found)
+
+
+OF_OTHERS = frozenset(
+    ["--array", "--enable-metrics", "--enable-scale-out", "--group", "--metrics", "--no-window", "--pdb", "--quick",
+    "--router-queue-threshold", "--time"]
+)  # fmt: skip
+"""Options of other programs that pages name: pip, pytest, sbatch, docker, servers and the examples."""
+
+
+def test_the_table_of_commands_is_that_of_the_program() -> None:
+    table = guide("command-line").partition("| exit status |")[0]
+    assert first_cells(table) == set(COMMANDS)
+
+
+def test_the_changelog_names_the_commands() -> None:
+    line = re.search(r"\*\*Programs\*\*:(.*?)\n- ", TEXTS["CHANGELOG.md"], re.DOTALL)
+    assert line is not None
+    words = {word.split()[-1] for word in CODE.findall(re.sub(r"\([^)]*\)", "", line[1]))}
+    assert words == set(COMMANDS)
+
+
+def test_a_command_that_a_page_names_exists() -> None:
+    def named(text: str) -> set[str]:
+        in_words = [
+            word for code in CODE.findall(FENCE.sub("", text)) for word in re.findall(r"^manystream ([a-z]+)", code)
+        ]
+        return {*in_words, *re.findall(r"^\$ (?:.*[ |])?manystream ([a-z]+)\b", text, re.MULTILINE)}
+
+    assert not wrong({page: named(text) - set(COMMANDS) for page, text in TEXTS.items()})
+
+
+def test_an_option_that_a_page_names_exists() -> None:
+    def named(text: str) -> set[str]:
+        return {option for code in CODE.findall(text) for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
+
+    assert not wrong({page: named(text) - options() - OF_OTHERS for page, text in PROSE.items()})
+
+
+# --- dialects ---
+
+
+def test_a_number_of_dialects_is_right() -> None:
+    counts = {len(DIALECT_MODULES), len(PROMPT_DIALECTS), len(DIALECT_MODULES) + len(PROMPT_DIALECTS)}
+    right = {NUMBERS[count] for count in counts} | {"two"}  # OpenAI's two
+    number = re.compile(rf"\b({'|'.join(NUMBERS[1:])})\s+(?:wire\s+)?(?:dialects|wire formats)\b")
+    assert not wrong({page: set(number.findall(text.lower())) - right for page, text in PROSE.items()})
+
+
+def test_extend_lists_the_places_of_a_dialect() -> None:
+    dialect = "gemini-interactions"
+    own = f"providers/{dialect.replace('-', '_')}/"
+    elsewhere = {
+        path for path, text in sources() if f'"{dialect}"' in text and not path.startswith((own, "manystream/sim"))
+    }
+    assert elsewhere <= set(CODE.findall(TEXTS["docs/extend.md"]))
+
+
+# --- names ---
+
+
+def parameters(value: object) -> frozenset[str] | None:
+    """The names of the parameters that a call of a name may have; None: any."""
+    try:
+        found = inspect.signature(value).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in found):
+        return None
+    return frozenset(each.name for each in found)
+
+
+def test_a_public_name_that_a_page_names_exists() -> None:
+    """`ms.Name`, `ms.Name.attribute` and `ms.Name(parameter=…)`; pyright checks the blocks."""
+    assert not wrong(
+        {page: [word for word in CODE.findall(text) if not is_public(word)] for page, text in PROSE.items()}
+    )
+
+
+def is_public(word: str) -> bool:
+    """Whether the names of this library in a piece of code exist."""
+    for path, arguments in re.findall(r"(?<![\w.])ms\.(\w+(?:\.\w+)*)(\([^()]*\))?", word):
+        value: object = ms
+        for name in path.split("."):
+            if name in getattr(value, "__dataclass_fields__", {}):
+                break
+            if not hasattr(value, name):
+                return False
+            value = getattr(value, name)
+        known = parameters(value) if arguments else None
+        if known is not None and not set(re.findall(r"(\w+)=", arguments)) <= known:
+            return False
+    return True
+
+
+def test_a_module_that_a_page_names_exists() -> None:
+    def named(text: str) -> set[str]:
+        return {code for code in CODE.findall(text) if re.fullmatch(r"manystream(?:\.[a-z_0-9]+)+(?:\.\w+)?", code)}
+
+    found = {
+        page: {name for name in named(text) if not (resolves(name) or is_word(name))} for page, text in PROSE.items()
+    }
+    assert not wrong(found)
+
+
+def resolves(path: str) -> bool:
+    """Whether a dotted name is a module, or a name in one."""
+    module, _, name = path.rpartition(".")
+    try:
+        import_module(path)
+    except ImportError:
+        try:
+            return hasattr(import_module(module), name)
+        except ImportError:
+            return (ROOT / path.replace(".", "/")).with_suffix(".py").exists()  # needs an extra that is not installed
+    return True
+
+
+def is_word(name: str) -> bool:
+    """Whether the name is that of a logger, a metric or an attribute of a span; NAME and REASON stand for a part."""
+    name = re.sub(r"[A-Z]+$", "", name)
+    return any(f'"{name}' in text for _, text in sources())
+
+
+OPTIONS = {
+    "limits": ("Timeouts", "Retry", "PoolLimits"),
+    "traffic": ("Traffic", "RateLimit"),
+}
+
+
+def test_tables_of_options_have_every_field() -> None:
+    missing = {
+        f"{page}: {name}.{field.name}"
+        for page, names in OPTIONS.items()
+        for name in names
+        for field in dataclasses.fields(getattr(ms, name))
+        if not re.search(rf"[`.]{field.name}[`(=]", guide(page))
+    }
+    assert not missing
+
+
+# --- environment variables ---
+
+
+@cache
+def variables() -> frozenset[str]:
+    """The variables that the library reads, without those of the rows of providers."""
+    read = {
+        name
+        for path, text in sources()
+        if not path.startswith("manystream/simulator")
+        for name in re.findall(r"""environ(?:ment)?\.(?:get|setdefault)\(\s*["']([A-Za-z_]+)["']""", text)
+        + re.findall(r"""^[A-Z_]+_VARIABLE = "([A-Z_]+)\"""", text, re.MULTILINE)
+    }
+    proxies = {name for names in ENVIRONMENT_VARIABLES.values() for name in names}
+    return frozenset(name.upper() for name in read | proxies)
+
+
+def of_rows() -> frozenset[str]:
+    """The variables of the rows of providers: keys, tokens and addresses."""
+    rows = [*PROFILES, *(row for pair in DEFAULT_PROFILES.values() for row in pair)]
+    named = (name for row in rows for name in (*row.key_variables, *row.token_variables, *row.url_variables))
+    return frozenset(name.partition("/")[0] for name in named)
+
+
+def test_the_page_of_variables_has_each() -> None:
+    page = guide("environment")
+    assert variables() <= set(CODE.findall(page))
+
+
+OTHER_VARIABLES = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR"})
+"""Variables that Python reads for the library."""
+
+
+def test_a_variable_that_a_page_names_is_read() -> None:
+    """A variable is a word in code that ends as such names do."""
+    form = re.compile(r"MANYSTREAM_\w+|[A-Z][A-Z0-9_]*_(?:KEY|TOKEN|URL|PROXY|CREDENTIALS|DIR|FILE|ENDPOINT|HOST)")
+    known = variables() | of_rows() | OTHER_VARIABLES
+    named = {page: set(filter(form.fullmatch, CODE.findall(text))) for page, text in PROSE.items()}
+    assert not wrong({page: words - known for page, words in named.items() if page != "docs/guide/companies.md"})
+
+
+# --- examples ---
+
+
+def test_the_page_of_examples_has_each() -> None:
+    listed = re.findall(r"\]\(\.\./examples/(\w+\.py)\)", TEXTS["docs/examples.md"])
+    assert sorted(listed) == sorted(path.name for path in Path(ROOT / "examples").glob("*.py"))
+
+
+# --- the front page ---
+
+
+def test_the_front_page_finds_every_guide() -> None:
+    table = TEXTS["docs/index.md"].partition("## Find a page")[2]
+    linked = set(re.findall(r"\]\(([\w./-]+\.md)[#)]", table))
+    wanted = {path.relative_to(DOCS).as_posix() for path in (DOCS / "guide").glob("*.md")}
+    wanted |= {path.relative_to(DOCS).as_posix() for path in DOCS.glob("*.md")} - {"index.md"}
+    assert not wanted - linked
