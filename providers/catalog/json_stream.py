@@ -85,6 +85,12 @@ class JSONStream(StreamMachine):
             return events
         return self._no_object(event, value, data)
 
+    def feed_last(self, event: str, data: bytes) -> Sequence[Event]:
+        events: list[Event] = []
+        for name, frame in (frames_in(event, data) if event != BARE_LINES else ()) or ((event, data),):
+            events.extend(super().feed_last(name, frame))
+        return events
+
     def truncated(self, what: str) -> Sequence[Event]:
         """End the stream with the error that it ended too early, with what came instead. Returns the last events.
 
@@ -112,7 +118,13 @@ class JSONStream(StreamMachine):
 
     def _no_json(self, event: str, data: bytes, error: MalformedJSONError) -> Sequence[Event]:
         if event == BARE_LINES:
-            return self._take_lines(data)
+            found = events_in(data)
+            if not found:
+                self._unread = self._unread or data
+            return self._take_each(found)
+        frames = frames_in(event, data)
+        if frames:
+            return self._take_each(frames)
         text = data.strip()
         if text.startswith(DONE_MARK):
             return self._mark()
@@ -141,15 +153,13 @@ class JSONStream(StreamMachine):
             return ()
         return self.take_other(value, data)
 
-    def _take_lines(self, lines: bytes) -> Sequence[Event]:
-        """Take lines that are no fields of an event. Returns the events for everything that can be read in them."""
+    def _take_each(self, frames: Sequence[tuple[str, bytes]]) -> Sequence[Event]:
+        """Take what came together, as names and data. Returns the events of all."""
         events: list[Event] = []
-        found = events_in(lines)
-        if not found:
-            self._unread = self._unread or lines
-        for name, data in found:
+        for name, data in frames:
             if self.ended:
                 break
+            self.template = None  # of the frame before, whose block may have ended
             events.extend(self.take_event(name, data))
         return events
 
@@ -160,6 +170,38 @@ def _is_keep_alive(text: bytes) -> bool:
 
 def _is_list_of_objects(value: JSON) -> bool:
     return type(value) is list and bool(value) and all(type(item) is dict for item in value)
+
+
+_BETWEEN = re.compile(r"[\s,]*+(?:data:\s*+)?+")
+"""What may stand between two frames."""
+
+_MOST_FRAMES = 1_000
+"""The most frames of one event. An event with more is malformed."""
+
+_TYPES = frozenset({"type", "event_type"})
+
+
+def frames_in(event: str, data: bytes) -> list[tuple[str, bytes]]:
+    """Return the frames in the data of one event that is no JSON, as names and data; none if it is not several.
+
+    A server or a proxy that leaves out the blank line between two events joins them: `{…}{…}`, also on lines of their
+    own. A frame is a JSON object or array, or an end marker; what cannot be read is the last one. The event's name may
+    be that of another frame, so a frame that names its type gets none.
+    """
+    text = data.decode("utf-8", "replace")
+    found: list[tuple[str, bytes]] = []
+    place = 0
+    while place < len(text) and len(found) <= _MOST_FRAMES:
+        between = _BETWEEN.match(text, place)
+        start = place if between is None else between.end()
+        value, end = json_at(text, start) if text.startswith(("{", "["), start) else (None, start)
+        if end == start:
+            end = start + len(DONE_MARK) if text.startswith(DONE_MARK.decode(), start) else len(text)
+        if end > start:
+            named = event != ERROR and type(value) is dict and not _TYPES.isdisjoint(value)
+            found.append(("" if named else event, text[start:end].encode()))
+        place = end
+    return found if 1 < len(found) <= _MOST_FRAMES else []
 
 
 _LINE = re.compile(r"[ \t\r,]*+((?i:error):[ \t]*+)?+")

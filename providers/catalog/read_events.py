@@ -8,6 +8,7 @@ from ..json.json_values import JSON, JSONObject, MalformedJSONError, dumps, load
 from ..model.provider_error import malformed, truncated
 from ..wire.error_bodies import ERROR
 from .dialect import BARE_LINES, StoredAnswers
+from .json_stream import frames_in
 
 ENTRY_BYTES, ID_BYTES = 40, 160
 """The memory of one event that is remembered: a number and its place in a list; and of its id, if it has one."""
@@ -80,6 +81,10 @@ class ReadEvents:
             if not data:
                 continue
             value = _parsed(data)
+            frames = frames_in(name, data) if value is None and name != BARE_LINES else None
+            if frames:
+                yield from self.new(frames)
+                continue
             self.is_report = name in (ERROR, BARE_LINES)
             if type(value) is not dict:
                 yield name, data

@@ -285,6 +285,19 @@ async def test_a_stream_that_is_cut_again_and_again_is_whole(name: str) -> None:
     assert recorder.completion.resent == 0
 
 
+@pytest.mark.parametrize("name", STREAMS)
+async def test_each_of_joined_events_has_its_place(name: str) -> None:
+    frames = STREAMS[name]
+    for place in range(1, len(frames) - 2):
+        joined = [*frames[:place], frames[place].rstrip("\n") + "\n" + frames[place + 1]]
+        async with keeping(name) as (keeper, engine):
+            expected = await read(engine, durable())
+            keeper.plans = [STREAM_HEAD.encode() + chunked("".join(joined).encode())]
+            recorder = await read(engine, durable())
+        assert recorder.events == expected.events, place
+        assert (recorder.completion.response, keeper.created) == (expected.completion.response, 2)
+
+
 async def test_what_follows_is_asked_for_after_the_last_event() -> None:
     async with keeping("responses", 1700) as (keeper, engine):
         assert (await read(engine, durable())).completion.success

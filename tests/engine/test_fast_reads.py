@@ -89,6 +89,7 @@ def test_an_incomplete_chunk_is_left(cut: int) -> None:
 OTHERS = {
     "the last chunk": b"0\r\n\r\n", "no size": b"zz\r\n\r\n", "another form": chunk(b'data: {"choices":[]}\n\n'),
     "two events": chunk(event("a") + event("b")), "a comment": chunk(b": ping\n\n"),
+    "two frames": chunk(event("a").strip() + event("b")[6:]),
     "no end": b"%x\r\n%b--" % (len(event("a")), event("a")),
 }  # fmt: skip
 

@@ -384,10 +384,12 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              PROVIDERS + "test_answers_given_back.py::test_an_end_without_an_answer_may_be_retried",
              BODY + "a_success_that_says_nothing_is_retried"),
         _row(103, "a wrong content type: events as JSON or a page, an answer as events, with or without `data:`, JSON "
-             "lines; blank lines, comments or a byte order mark before it; an end marker behind it",
+             "lines; blank lines, comments or a byte order mark before it; an end marker behind it; several JSON texts "
+             "in one event (`data: {…}{…}`)",
              "success: the bytes are read, whatever their label", "yes", "-",
              ENVELOPES + "a_body_is_read_in_every_form_with_every_label",
-             ENVELOPES + "a_body_is_read_in_every_form_at_every_split"),
+             ENVELOPES + "a_body_is_read_in_every_form_at_every_split",
+             PROVIDERS + "test_stream_machine.py::test_frames_that_are_joined_in_one_event_are_all_read"),
         _row(104, "keep-alives in the form of events: `data: : keepalive`, `data: ping`, `data: null`, with any name",
              "success: they are skipped", "yes", "-", ENVELOPES + "a_body_is_read_in_every_form_with_every_label"),
         _row(105, "an error as a field of a stream (`error: {…}`), or as JSON without `data:`, before an end marker as "

@@ -46,7 +46,7 @@ TOKEN_MEMBERS = frozenset({TOKEN_IDS, "response_token_ids", PROMPT_IDS})
 """Members of a choice with ids of tokens: vLLM's, and SGLang's of whole answers."""
 
 CHOICE_MEMBERS = TOKEN_MEMBERS | {"index", "delta", "message", "finish_reason", "logprobs", "usage", "error", "text"}
-"""Members of a choice that are read or ignored. `text` repeats the content for clients of an older API."""
+"""Members of a choice that are read or ignored. `text` is the content, or repeats it for clients of an older API."""
 
 STOPS = ("stop_reason", "matched_stop")
 """Members of a choice that say what stopped it, in vLLM and SGLang: an id, a text, or null for the model's own end."""
@@ -355,6 +355,11 @@ class ChatAnswer:
         for name, value in (("delta", delta), ("message", message)):
             if value and type(value) is not dict:
                 raise MalformedJSONError(f"{name} is no object")
+        text = choice.get("text")
+        if text and type(text) is str and not has_content(delta) and not has_content(message):
+            self._sources = self._sources or {}
+            if self._sources.setdefault("text", "text" if self.text is None else "content") == "text":
+                return {"content": text}
         if type(message) is dict and (self._whole or not has_content(delta)):
             if not self.answer.blocks:
                 self._messages = not self._whole

@@ -1,7 +1,7 @@
 """A stream's normal course, and its valid and invalid ends."""
 
 import json
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from openai.types.chat.chat_completion import Choice
@@ -335,3 +335,28 @@ def test_calls_in_messages_in_place_of_deltas_come_once() -> None:
     chunks = [chunk(choices=[{"message": said}]), chunk(choices=[{"message": said, "finish_reason": "tool_calls"}])]
     outcome = run([("", json.dumps(value).encode()) for value in chunks])
     assert (outcome.response.text, outcome.calls) == ("Hm", [("a", "t", "{}")])
+
+
+def of_text(finish: str | None = None, **members: Any) -> dict[str, Any]:
+    return {"id": "r", "model": "m", "choices": [{"index": 0, "finish_reason": finish, **members}]}
+
+
+TEXTS: dict[str, list[dict[str, Any]]] = {
+    "no delta": [of_text(text="a"), of_text("stop", text="b")],
+    "an empty delta": [of_text(text="a", delta={"role": "assistant"}), of_text("stop", text="b", delta={})],
+    "null": [of_text(text="a", delta=None), of_text("stop", text="b", delta={"content": None}, logprobs=None)],
+    "repeated": [of_text(text="a", delta={"content": "a"}), of_text(text="b", delta={"content": "b"}),
+        of_text("stop", text="ab", delta={})],
+    "messages": [of_text(text="a", message={"content": "a"}), of_text("stop", text="ab", message={"content": "ab"})],
+    "after thinking": [of_text(delta={"reasoning": "r"}), of_text(text="a"), of_text("stop", text="b")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_choice_s_own_text_is_the_content_once(name: str) -> None:
+    machine = DIALECT.machine(SERVER, lambda: "id")
+    events = [event for value in TEXTS[name] for event in machine.feed("", json.dumps(value).encode())]
+    events += machine.feed("", b"[DONE]")
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == machine.response().text == "ab"
+    whole = json.dumps(of_text("stop", text="ab", message={"role": "assistant"})).encode()
+    assert DIALECT.decode(whole, SERVER, lambda: "id").text == "ab"
