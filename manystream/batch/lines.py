@@ -28,11 +28,20 @@ from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_types import AnswerType
-from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_text, loads_object, mapping, string
+from ..providers.json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps_text,
+    exact_loads,
+    loads_object,
+    mapping,
+    string,
+)
 from ..providers.json.object_reader import Members
 from ..providers.model.messages import Message
 from ..providers.model.options import Durable, Priority, PriorityName, Retry, Timeouts
-from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel
+from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel, Tool
 from ..providers.model.tokens import Usage
 from ..providers.openai.chat.converter import ChatConverter
 
@@ -245,7 +254,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         _model(members, choose_model),
         messages,
         system=joined_system(members.text("system"), lead),
-        tools=[function_tool(tool, f"tools[{position}]") for position, tool in enumerate(members.objects("tools"))],
+        tools=_tools(members.take("tools")),
         tool_choice=members.text("tool_choice") or "auto",
         thinking=_thinking(members.take("thinking")),
         max_output_tokens=_whole(members, "max_output_tokens"),
@@ -284,6 +293,17 @@ def _messages(name: str, value: JSON) -> tuple[list[Message], SystemPrompt]:
     if type(value) is str:
         return [Message.user(value)], None
     return read_conversation(ChatConverter, Members({name: value}).some_objects(name))
+
+
+def _tools(value: JSON) -> list[Tool]:
+    """Return the tools of a line. A data set may have them as a text, since Arrow has one schema for all rows."""
+    if type(value) is str:
+        try:
+            value = exact_loads(value) if value.strip() else None
+        except MalformedJSONError as error:
+            raise InvalidRequestError("tools", f"must be an array, or a text that is one: {error}") from None
+    tools = Members({"tools": value}).objects("tools")
+    return [function_tool(tool, f"tools[{position}]") for position, tool in enumerate(tools)]
 
 
 def is_conversation(value: JSON) -> bool:

@@ -210,9 +210,10 @@ def _parsed(cell: JSON) -> JSON:
 
 
 class _ParquetRows(Rows):
-    def __init__(self, path: Path, opened: ExitStack) -> None:
+    def __init__(self, path: Path, opened: ExitStack, prompt: Prompt | None) -> None:
         parquet = import_pyarrow("pyarrow.parquet")
         self._path = path
+        self._options = OUR_MEMBERS if prompt is None else (prompt.column,)
         try:
             self._file: Any = opened.enter_context(parquet.ParquetFile(str(path), pre_buffer=False))
         except (ValueError, OSError) as error:
@@ -235,6 +236,10 @@ class _ParquetRows(Rows):
         except (ValueError, OSError) as error:
             raise _unreadable(self._path, error) from None
 
+    def line(self, row: JSONObject) -> JSONObject:
+        """Return a row whose messages, tools and other options lack the members that Arrow has for other rows only."""
+        return {name: _without_nulls(value) if name in self._options else value for name, value in row.items()}
+
     def _row(self, batch: Any, place: int, first: int, refused: dict[int, str]) -> JSONObject:
         """Return a row whose values are read one by one. One that Python does not have is a text, such as a date after
         the year 9999; one that is no text either is null, and the row is refused.
@@ -249,6 +254,15 @@ class _ParquetRows(Rows):
                 except (ValueError, NotImplementedError):
                     refused[first + place] = f"{name}: cannot be read: {error}"
         return row
+
+
+def _without_nulls(value: JSON) -> JSON:
+    """Return a value whose objects have no members that are null."""
+    if type(value) is list:
+        return [_without_nulls(each) for each in value]
+    if type(value) is dict:
+        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+    return value
 
 
 class _LineRows(Rows):
@@ -284,7 +298,7 @@ def open_rows(path: Path, opened: ExitStack, prompt: Prompt | None = None) -> Ro
     """Open an input. `opened` closes it. Raises `OSError` and `TableError`."""
     form = form_of(path)
     if form == "parquet":
-        return _ParquetRows(path, opened)
+        return _ParquetRows(path, opened, prompt)
     return _CSVRows(path, opened, prompt) if form in SEPARATORS else _LineRows(path, opened, prompt)
 
 

@@ -88,19 +88,23 @@ def is_mapping(value: object) -> bool:
 def function_tool(value: JSONObject, where: str) -> Tool:
     """Convert a function tool: in OpenAI's form, nested (`function`) or flat, or with the fields of `Tool`.
 
+    Data sets have members that no server takes: null where another row has a member (Arrow), and `return`, the schema
+    of the result. They are left out.
+
     Raises `InvalidRequestError`. `where`: the tool's path, for messages.
     """
+    value = {name: member for name, member in value.items() if member is not None}
     kind = value.get("type", "function")
     if kind != "function":
         raise InvalidRequestError(f"{where}.type", f"must be 'function', not {kind!r}: put other tools into extra_body")
-    function = mapping(value, "function")
+    function: JSONObject = {name: member for name, member in mapping(value, "function").items() if member is not None}
     if function:
         outer = Members(value, where)
         for member in ("type", "function", *MARKS):
             outer.take(member)
         outer.end(("type", "function", MARKS[0]))
     members = Members(function or value, where)
-    for member in ("type", *MARKS):
+    for member in ("type", "return", *MARKS):
         members.take(member)
     mark = read_mark(value, where, InvalidRequestError) or read_mark(function, f"{where}.function", InvalidRequestError)
     name, description = members.text("name"), members.text("description") or ""
@@ -109,4 +113,32 @@ def function_tool(value: JSONObject, where: str) -> Tool:
     if not name:
         raise InvalidRequestError(f"{where}.name", "is missing")
     tool = Tool(name, description, strict=strict, cache_control=mark)
-    return tool if schema is None else replace(tool, parameters=schema)
+    try:
+        return tool if schema is None else replace(tool, parameters=_without_nulls(schema))
+    except RecursionError:
+        raise InvalidRequestError(f"{where}.parameters", "is nested too deeply") from None
+
+
+SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Members of a JSON Schema that have schemas by name."""
+
+VALUES = frozenset({"default", "const", "enum", "examples", "example"})
+"""Members of a JSON Schema that have values, and no schemas. Those of `NULL` may be null."""
+
+NULL = frozenset({"default", "const"})
+
+
+def _without_nulls(schema: JSONObject, *, by_name: bool = False) -> JSONObject:
+    """Return a schema without the members that are null and must not be. by_name: it has schemas by name."""
+    found: JSONObject = {}
+    for name, member in schema.items():
+        if not by_name and name in VALUES:
+            if member is not None or name in NULL:
+                found[name] = member
+        elif type(member) is dict:
+            found[name] = _without_nulls(member, by_name=not by_name and name in SCHEMAS_BY_NAME)
+        elif type(member) is list:
+            found[name] = [_without_nulls(each) if type(each) is dict else each for each in member]
+        elif member is not None:
+            found[name] = member
+    return found

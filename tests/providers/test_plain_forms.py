@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
@@ -59,6 +60,20 @@ def test_tools_in_openais_form_become_tools() -> None:
         ms.Tool("a", "A.", {"type": "object"}, strict=True), ms.Tool("b", "", {"type": "object"}), ms.Tool("c"),
         ms.Tool("d"),
     ]  # fmt: skip
+
+
+def test_tools_of_a_data_set_have_no_nulls() -> None:
+    """Arrow gives each row the members of all rows; Transformers' form of a function has the schema of its result."""
+    city = {"type": "string", "description": None, "default": None, "enum": ["a", None], "items": None}
+    schema: dict[str, object] = {"type": "object", "properties": {"city": city, "default": None}, "required": None}
+    function = {"name": "a", "description": None, "parameters": schema, "return": {"type": "string"}, "strict": None}
+    wanted = {"type": "object", "properties": {"city": {"type": "string", "default": None, "enum": ["a", None]}}}
+    sent: list[dict[str, object]] = [
+        {"type": "function", "function": function, "name": None, "parameters": None},
+        {**function, "type": "function"},
+    ]
+    for tool in sent:
+        assert [*ms.Request("m", "Hi", tools=[tool]).tools] == [ms.Tool("a", parameters=cast("ms.JSONObject", wanted))]
 
 
 def test_tools_that_are_values_stay_the_same_object() -> None:

@@ -41,6 +41,16 @@ def test_a_line_has_a_number_an_id_and_a_size() -> None:
     assert read_line(b'{"id": 0}', 1).id == 0
 
 
+def test_tools_may_be_a_text() -> None:
+    """Data sets have them so, since the rows of a table have one schema."""
+    tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}]
+    assert ours(tools=json.dumps(tools)) == ours(tools=tools)
+    assert ours(tools="") == ours(tools="null") == ours()
+    for wrong, complaint in (("{}", "must be an array, not an object"), ("[", "must be an array, or a text that is")):
+        with pytest.raises(LineError, match=f"tools: {complaint}"):
+            ours(tools=wrong)
+
+
 CONVERSATION = [{"role": "system", "content": "brief"}, {"role": "user", "content": "hello", "tool_calls": None}]
 
 

@@ -102,6 +102,26 @@ def test_the_prompt_of_a_row_may_be_a_conversation(ending: str, field: str | Non
     assert all("to the sea" in row["text"] for row in answers)
 
 
+@pytest.mark.parametrize("field", [None, "chat"])
+def test_parquets_nulls_of_other_rows_are_not_sent(field: str | None, simulator: Simulator) -> None:
+    def row(name: str) -> dict[str, Any]:
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {name: [{name: None}, None]}}}
+        chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}]
+        schema = {"type": "object", "properties": {name: {"type": "string"}}}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        tools: dict[str, Any] = {} if field else {"tools": [tool]}
+        return {field or "messages": [*chat, {"role": "tool", "tool_call_id": "c", "content": "x"}], **tools}
+
+    rows = [row("a"), row("b")]
+    write_parquet("in.parquet", rows)
+    assert batch("in.parquet", "out.csv", *(("--prompt-field", field) if field else ())) == 0
+    with urlopen(f"http://127.0.0.1:{simulator.port}/sim/requests") as page:
+        sent = sorted((request["body"] for request in json.load(page)[-2:]), key=str)
+    arguments = [body["messages"][1]["tool_calls"][0]["function"]["arguments"] for body in sent]
+    assert arguments == ['{"a":[{},null]}', '{"b":[{},null]}']
+    assert [body.get("tools") for body in sent] == [each.get("tools") for each in rows]
+
+
 def test_cells_of_options_are_what_the_option_is(simulator: Simulator) -> None:
     head = "prompt,temperature,max_output_tokens,stop,seed,parallel_tool_calls,metadata,top_p,system\n"
     cells = 'hi,0.50,5.0,7,,TRUE,"{""a"": ""b""}",,3\nho,warm,,"[""a"",""b""]",,,,1e0,\nhu,,,"[""a"",""b""]",,,,1,\n'
