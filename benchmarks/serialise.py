@@ -21,6 +21,7 @@ import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject
+from manystream.store import message_from_row, rows_from_message
 
 from .answers import Answer, Series
 from .command import run_alone
@@ -141,12 +142,12 @@ def measure(*, quick: bool) -> Answer:
 
 def _messages(result: Answer, rounds: int) -> None:
     message = turn(0)[1]
-    rows = ms.rows_from_message(message)
+    rows = rows_from_message(message)
     converter = AnthropicConverter()
     wire = converter.encode_messages([message])
     conversions: dict[str, Callable[[], object]] = {
-        "a message of four blocks to rows": lambda: ms.rows_from_message(message),
-        "its rows to a message": lambda: [ms.message_from_row(row) for row in rows],
+        "a message of four blocks to rows": lambda: rows_from_message(message),
+        "its rows to a message": lambda: [message_from_row(row) for row in rows],
         "the message to Anthropic's own form": lambda: converter.encode_messages([message]),
         "and back": lambda: converter.decode_messages(wire),
     }

@@ -41,13 +41,11 @@ if TYPE_CHECKING:
     from .observe.observer import CallStart as CallStart
     from .observe.observer import Observer as Observer
     from .observe.recording import Recording as Recording
-    from .observe.statistics import OriginStatistics as OriginStatistics
-    from .observe.statistics import ProviderStatistics as ProviderStatistics
     from .observe.statistics import Statistics as Statistics
     from .request.errors import EngineClosedError as EngineClosedError
     from .request.errors import EventLoopError as EventLoopError
     from .request.errors import TooManyCallsError as TooManyCallsError
-    from .request.limits import Limits as Limits
+    from .request.limits import EngineLimits as EngineLimits
 
 _HOMES: dict[str, str] = {
     "Call": "call.handle",
@@ -61,10 +59,8 @@ _HOMES: dict[str, str] = {
     "EventLoopError": "request.errors",
     "EventStream": "frontends.stream",
     "LazyEngine": "frontends.lazy",
-    "Limits": "request.limits",
+    "EngineLimits": "request.limits",
     "Observer": "observe.observer",
-    "OriginStatistics": "observe.statistics",
-    "ProviderStatistics": "observe.statistics",
     "Recording": "observe.recording",
     "Statistics": "observe.statistics",
     "Timings": "call.completion",

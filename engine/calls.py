@@ -47,7 +47,7 @@ from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed
 from .request.durable import read_token
 from .request.errors import TooManyCallsError
-from .request.limits import Limits
+from .request.limits import EngineLimits
 from .request.prepared import Prepared
 from .request.preparer import Preparer
 from .request.redaction import redacted
@@ -101,7 +101,7 @@ class CallStarter:
         whose methods cannot be called.
         """
         providers = [provider for provider, _ in addressed]
-        self._limits = limits = options.get("limits") or Limits()
+        self._limits = limits = options.get("limits") or EngineLimits()
         self._retry = options.get("retry") or Retry()
         self._tls = options.get("tls") or TLSConfig()
         self._timeouts = timeouts = options.get("timeouts")

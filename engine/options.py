@@ -11,7 +11,7 @@ from ..transport.dial import Connect
 from ..transport.tls import TLSConfig
 from .call.runtime import AnswerStore
 from .observe.observer import Observer
-from .request.limits import Limits
+from .request.limits import EngineLimits
 from .traffic.options import Traffic
 
 
@@ -20,7 +20,7 @@ class EngineOptions(TypedDict, total=False):
 
     timeouts: the timeouts of every call that has none of its own.
     retry: the retry options of every call that has none of its own. Default: `Retry()`.
-    limits: caps on calls, connections and sizes. Default: `Limits()`.
+    limits: caps on calls, connections and sizes. Default: `EngineLimits()`.
     tls: a custom CA, or a client certificate.
     proxy: the URL of an HTTP CONNECT proxy for all origins; an empty string for no proxy, whatever the environment
         says. Default, and None: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` of `environment`.
@@ -39,7 +39,7 @@ class EngineOptions(TypedDict, total=False):
 
     timeouts: Timeouts | None
     retry: Retry | None
-    limits: Limits | None
+    limits: EngineLimits | None
     tls: TLSConfig | None
     proxy: str | None
     dial: Connect | None

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .cache import AnswerCache as AnswerCache
     from .engine import Call as Call
     from .engine import CallMap as CallMap
     from .engine import CallStart as CallStart
@@ -25,13 +26,11 @@ if TYPE_CHECKING:
     from .engine import Completion as Completion
     from .engine import Engine as Engine
     from .engine import EngineClosedError as EngineClosedError
+    from .engine import EngineLimits as EngineLimits
     from .engine import EventLoopError as EventLoopError
     from .engine import EventStream as EventStream
     from .engine import LazyEngine as LazyEngine
-    from .engine import Limits as Limits
     from .engine import Observer as Observer
-    from .engine import OriginStatistics as OriginStatistics
-    from .engine import ProviderStatistics as ProviderStatistics
     from .engine import Recording as Recording
     from .engine import Statistics as Statistics
     from .engine import Timings as Timings
@@ -44,44 +43,36 @@ if TYPE_CHECKING:
     from .engine.options import EngineOptions as EngineOptions
     from .engine.traffic.budgets.amounts import Amounts as Amounts
     from .engine.traffic.budgets.amounts import Budget as Budget
-    from .engine.traffic.budgets.amounts import BudgetStatistics as BudgetStatistics
     from .engine.traffic.budgets.price import Price as Price
-    from .engine.traffic.limits.rate_limit import LimiterStatistics as LimiterStatistics
-    from .engine.traffic.limits.rate_limit import LimitStatistics as LimitStatistics
     from .engine.traffic.limits.rate_limit import RateLimit as RateLimit
     from .engine.traffic.options import Traffic as Traffic
-    from .engine.traffic.options import TrafficStatistics as TrafficStatistics
     from .engine.traffic.routing.options import Hedge as Hedge
     from .engine.traffic.routing.options import Route as Route
-    from .engine.traffic.routing.options import RouteStatistics as RouteStatistics
     from .engine.traffic.routing.options import Target as Target
-    from .engine.traffic.routing.options import TargetStatistics as TargetStatistics
     from .partial_json import LiveCalls as LiveCalls
     from .partial_json import PartialJSON as PartialJSON
     from .providers.catalog.dialect import Dialect as Dialect
-    from .providers.catalog.dialect import StoredAnswers as StoredAnswers
     from .providers.catalog.profile import Profile as Profile
+    from .providers.catalog.provider import AccessToken as AccessToken
     from .providers.catalog.provider import Anthropic as Anthropic
     from .providers.catalog.provider import APIKey as APIKey
-    from .providers.catalog.provider import Completions as Completions
     from .providers.catalog.provider import Gemini as Gemini
     from .providers.catalog.provider import GeminiInteractions as GeminiInteractions
     from .providers.catalog.provider import OpenAIChat as OpenAIChat
+    from .providers.catalog.provider import OpenAICompletions as OpenAICompletions
     from .providers.catalog.provider import OpenAIResponses as OpenAIResponses
     from .providers.catalog.provider import Provider as Provider
     from .providers.catalog.provider import SGLangGenerate as SGLangGenerate
     from .providers.catalog.provider import Sign as Sign
-    from .providers.catalog.provider import Token as Token
     from .providers.catalog.provider import VLLMGenerate as VLLMGenerate
     from .providers.errors import InvalidRequestError as InvalidRequestError
     from .providers.errors import ManystreamError as ManystreamError
-    from .providers.generate.template import chat_template as chat_template
     from .providers.json.json_types import JSON as JSON
     from .providers.json.json_types import JSONObject as JSONObject
     from .providers.limits.server_load import ServerLoad as ServerLoad
     from .providers.model.conversation import Conversation as Conversation
     from .providers.model.events import Done as Done
-    from .providers.model.events import Error as Error
+    from .providers.model.events import ErrorEvent as ErrorEvent
     from .providers.model.events import Event as Event
     from .providers.model.events import EventType as EventType
     from .providers.model.events import FinishReason as FinishReason
@@ -116,17 +107,13 @@ if TYPE_CHECKING:
     from .providers.model.request import ThinkingLevel as ThinkingLevel
     from .providers.model.request import Tool as Tool
     from .providers.model.response import Response as Response
-    from .providers.model.rows import Row as Row
-    from .providers.model.rows import RowError as RowError
-    from .providers.model.rows import message_from_row as message_from_row
-    from .providers.model.rows import rows_from_message as rows_from_message
     from .providers.model.tokens import Tokens as Tokens
     from .providers.model.tokens import Usage as Usage
-    from .providers.model.tokens import WeightSpan as WeightSpan
     from .providers.model.turns import Turns as Turns
     from .providers.wire.quirks import LoadReport as LoadReport
     from .providers.wire.quirks import Quirks as Quirks
     from .providers.wire.quirks import SessionField as SessionField
+    from .serve import open_gateway as open_gateway
     from .store import ConversationStore as ConversationStore
     from .store import StoreError as StoreError
     from .transport.pool import PoolLimits as PoolLimits
@@ -147,10 +134,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "EventLoopError",
         "EventStream",
         "LazyEngine",
-        "Limits",
+        "EngineLimits",
         "Observer",
-        "OriginStatistics",
-        "ProviderStatistics",
         "Recording",
         "Statistics",
         "Timings",
@@ -167,25 +152,22 @@ HOMES: dict[str, tuple[str, ...]] = {
     ".engine.traffic.budgets.amounts": (
         "Amounts",
         "Budget",
-        "BudgetStatistics",
     ),
-    ".engine.traffic.options": ("Traffic", "TrafficStatistics"),
+    ".engine.traffic.options": ("Traffic",),
     ".engine.traffic.budgets.price": ("Price",),
-    ".engine.traffic.limits.rate_limit": ("LimiterStatistics", "LimitStatistics", "RateLimit"),
+    ".engine.traffic.limits.rate_limit": ("RateLimit",),
     ".engine.traffic.routing.options": (
         "Hedge",
         "Route",
-        "RouteStatistics",
         "Target",
-        "TargetStatistics",
     ),
     ".providers.model.conversation": ("Conversation",),
-    ".providers.catalog.dialect": ("Dialect", "StoredAnswers"),
+    ".providers.catalog.dialect": ("Dialect",),
     ".providers.errors": ("InvalidRequestError", "ManystreamError"),
     ".providers.model.provider_error": ("ErrorCategory", "ProviderError"),
     ".providers.model.events": (
         "Done",
-        "Error",
+        "ErrorEvent",
         "Event",
         "EventType",
         "FinishReason",
@@ -221,6 +203,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Retry",
         "Timeouts",
     ),
+    ".cache": ("AnswerCache",),
+    ".serve": ("open_gateway",),
     ".partial_json": (
         "LiveCalls",
         "PartialJSON",
@@ -232,7 +216,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "APIKey",
         "Anthropic",
         "Gemini",
-        "Completions",
+        "OpenAICompletions",
         "GeminiInteractions",
         "SGLangGenerate",
         "VLLMGenerate",
@@ -240,7 +224,7 @@ HOMES: dict[str, tuple[str, ...]] = {
         "OpenAIResponses",
         "Provider",
         "Sign",
-        "Token",
+        "AccessToken",
     ),
     ".providers.model.request": (
         "Request",
@@ -250,15 +234,8 @@ HOMES: dict[str, tuple[str, ...]] = {
         "Tool",
     ),
     ".providers.model.response": ("Response",),
-    ".providers.model.rows": (
-        "Row",
-        "RowError",
-        "message_from_row",
-        "rows_from_message",
-    ),
-    ".providers.model.tokens": ("Tokens", "Usage", "WeightSpan"),
+    ".providers.model.tokens": ("Tokens", "Usage"),
     ".providers.model.turns": ("Turns",),
-    ".providers.generate.template": ("chat_template",),
     ".store": (
         "ConversationStore",
         "StoreError",
@@ -291,12 +268,13 @@ if not TYPE_CHECKING:
 __all__ = [
     "JSON",
     "APIKey",
+    "AccessToken",
     "Amounts",
+    "AnswerCache",
     "Anthropic",
     "AttemptRecord",
     "Block",
     "Budget",
-    "BudgetStatistics",
     "CacheControl",
     "Call",
     "CallMap",
@@ -304,7 +282,6 @@ __all__ = [
     "CallState",
     "ClientCertificate",
     "Completion",
-    "Completions",
     "Conversation",
     "ConversationStore",
     "Dialect",
@@ -312,9 +289,10 @@ __all__ = [
     "Durable",
     "Engine",
     "EngineClosedError",
+    "EngineLimits",
     "EngineOptions",
-    "Error",
     "ErrorCategory",
+    "ErrorEvent",
     "Event",
     "EventLoopError",
     "EventStream",
@@ -328,9 +306,6 @@ __all__ = [
     "InvalidRequestError",
     "JSONObject",
     "LazyEngine",
-    "LimitStatistics",
-    "LimiterStatistics",
-    "Limits",
     "LiveCalls",
     "LoadReport",
     "ManystreamError",
@@ -339,8 +314,8 @@ __all__ = [
     "OnCompletion",
     "OnEvent",
     "OpenAIChat",
+    "OpenAICompletions",
     "OpenAIResponses",
-    "OriginStatistics",
     "PartialJSON",
     "PoolLimits",
     "Portal",
@@ -351,7 +326,6 @@ __all__ = [
     "ProviderBlock",
     "ProviderError",
     "ProviderState",
-    "ProviderStatistics",
     "Quirks",
     "RateLimit",
     "Recording",
@@ -362,9 +336,6 @@ __all__ = [
     "Retry",
     "Role",
     "Route",
-    "RouteStatistics",
-    "Row",
-    "RowError",
     "SGLangGenerate",
     "ServerLoad",
     "SessionField",
@@ -372,10 +343,8 @@ __all__ = [
     "Start",
     "Statistics",
     "StoreError",
-    "StoredAnswers",
     "TLSConfig",
     "Target",
-    "TargetStatistics",
     "Text",
     "TextDelta",
     "Thinking",
@@ -384,7 +353,6 @@ __all__ = [
     "ThinkingLevel",
     "Timeouts",
     "Timings",
-    "Token",
     "Tokens",
     "TooManyCallsError",
     "Tool",
@@ -394,14 +362,10 @@ __all__ = [
     "ToolCallStart",
     "ToolResult",
     "Traffic",
-    "TrafficStatistics",
     "Turns",
     "Usage",
     "VLLMGenerate",
-    "WeightSpan",
     "__version__",
-    "chat_template",
-    "message_from_row",
     "open_engine",
-    "rows_from_message",
+    "open_gateway",
 ]

@@ -32,7 +32,10 @@ from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
 from .providers.model.conversation import Conversation
 from .providers.model.messages import Message
-from .providers.model.rows import Row, rows_from_message
+from .providers.model.rows import Row as Row
+from .providers.model.rows import RowError as RowError
+from .providers.model.rows import message_from_row as message_from_row
+from .providers.model.rows import rows_from_message as rows_from_message
 from .providers.model.rules import check_arguments, check_iterable, flag, instance, optional, text
 
 Result = TypeVar("Result")

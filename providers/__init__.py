@@ -20,8 +20,8 @@ unstreamed one.
 
 The rules between them:
 
-- A machine never raises for anything that a server sends. What cannot be read ends the answer with an `Error`; a member
-  of the wrong type counts as absent.
+- A machine never raises for anything that a server sends. What cannot be read ends the answer with an `ErrorEvent`; a
+  member of the wrong type counts as absent.
 - Requests are strict: what is sent is right for the dialect, or an `InvalidRequestError` that names the field.
 - What differs between servers of one dialect is data: a `Profile` with its `Quirks`, a row in `limits/charging.py`.
 - An event that differs from the one before in its text only is matched by its bytes (`wire/delta_template.py`), and not

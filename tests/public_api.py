@@ -36,9 +36,9 @@ HOMES: dict[str, tuple[str, ...]] = {
     "manystream.providers.catalog.dialect": (
         "Dialect", "StoredAnswers", "StreamMachine", "WireRequest", "bearer_token",
     ),
-    "manystream.providers.model.rows": (
-        "Row", "RowError", "message_from_row", "messages_from_rows", "rows_from_message",
-    ),
+    "manystream.statistics": (),
+    "manystream.store": ("Row", "RowError", "message_from_row", "rows_from_message"),
+    "manystream.tokens": (),
     "manystream.providers.history": (),
     "manystream.providers.history.converter": ("ChunkView", "HistoryConverter"),
     "manystream.providers.anthropic.converter": ("AnthropicConverter",),
@@ -60,7 +60,6 @@ HOMES: dict[str, tuple[str, ...]] = {
 
 HANDED_OUT = {
     "manystream.Call", "manystream.Engine", "manystream.EventStream", "manystream.Portal", "manystream.Recording",
-    "manystream.ms.Call", "manystream.ms.Engine", "manystream.ms.EventStream",
     "manystream.CallMap", "manystream.portal.PortalMap",
     "manystream.portal.PortalCall", "manystream.portal.PortalRecording", "manystream.portal.PortalStream",
     "manystream.serve.Gateway", "manystream.serve.Slot", "manystream.serve.Trace", "manystream.serve.TracedCall",

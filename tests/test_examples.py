@@ -171,7 +171,7 @@ provider = ms.Provider("any", profile=PARROT)
 def streamed(*events):
     machine = PARROT.dialect.machine(provider, lambda: "id")
     delivered = [event for name, data in events for event in machine.feed(name, data)] + list(machine.end())
-    return delivered[-1].error if isinstance(delivered[-1], ms.Error) else machine.response()
+    return delivered[-1].error if isinstance(delivered[-1], ms.ErrorEvent) else machine.response()
 
 body = b'{"talk": "t", "model": "m", "words": "ab", "why": "too long", "heard": 1, "spoken": 2}'
 whole = PARROT.dialect.decode(body, provider, lambda: "id")

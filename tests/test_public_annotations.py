@@ -46,7 +46,7 @@ def test_isinstance_accepts_the_alias_of_a_union() -> None:
     assert isinstance(ms.TextDelta(0, "a"), ms.Event)
     assert not isinstance(ms.Text("a"), ms.Event)
     assert isinstance(ms.Text("a"), ms.Block)
-    assert set(typing.get_args(ms.Event)) >= {ms.Start, ms.TextDelta, ms.Done, ms.Error}
+    assert set(typing.get_args(ms.Event)) >= {ms.Start, ms.TextDelta, ms.Done, ms.ErrorEvent}
 
 
 @pytest.mark.parametrize(("name", "value"), [pytest.param(*pair, id=pair[0]) for pair in annotated()])

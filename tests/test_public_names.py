@@ -19,7 +19,7 @@ from .public_api import SNAPSHOT, describe
 EXCEPTIONS_OF_MODULES = {
     "manystream.batch": "BatchError JournalError LineError",
     "manystream.cost": "CostExtraError", "manystream.engine.monitor": "MonitorError",
-    "manystream.providers.history": "HistoryError", "manystream.store": "StoreError",
+    "manystream.providers.history": "HistoryError", "manystream.store": "RowError StoreError",
 }  # fmt: skip
 """Module → the exceptions it raises."""
 
@@ -28,7 +28,7 @@ def test_every_exception_has_the_one_base() -> None:
     values = [getattr(ms, name) for name in ms.__all__]
     found = [value for value in values if isinstance(value, type) and issubclass(value, BaseException)]
     assert {found_class.__name__ for found_class in found} >= {
-        "EngineClosedError", "InvalidRequestError", "ProviderError", "RowError", "StoreError", "TooManyCallsError",
+        "EngineClosedError", "InvalidRequestError", "ProviderError", "StoreError", "TooManyCallsError",
     }  # fmt: skip
     for module, names in EXCEPTIONS_OF_MODULES.items():
         found += [getattr(importlib.import_module(module), name) for name in names.split()]

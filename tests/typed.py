@@ -24,7 +24,7 @@ def by_name(event: ms.Event) -> None:
     elif event.type == "done":
         assert_type(event, ms.Done)
     elif event.type == "error":
-        assert_type(event, ms.Error)
+        assert_type(event, ms.ErrorEvent)
     else:
         assert_never(event)
 
@@ -47,7 +47,7 @@ def by_member(event: ms.Event) -> None:
         assert_type(event, ms.TextDelta)
     if event.type != ms.EventType.ERROR:
         return
-    assert_type(event, ms.Error)
+    assert_type(event, ms.ErrorEvent)
 
 
 def by_match(event: ms.Event) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...providers.catalog.dialect import DeltaTarget
-from ...providers.model.events import Done, Error, Event, Start
+from ...providers.model.events import Done, ErrorEvent, Event, Start
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
@@ -369,7 +369,7 @@ class RunningCall:
                 with contextlib.suppress(Exception):
                     logger.exception("the partial response of %r is lost", self)
                 outcome = Completion(success=False, error=failure, attempts=self._attempts)
-                self._settle(outcome, (Error(failure),) if self._prepared.stream else ())
+                self._settle(outcome, (ErrorEvent(failure),) if self._prepared.stream else ())
         self._finish_by_all_means()
 
     # --- the wait to be sent ---
@@ -936,7 +936,7 @@ class RunningCall:
 
     def _fail(self, error: ProviderError, response: Response | None = None) -> None:
         """Settle the call's outcome as a failure with `error`."""
-        self._settle(self._failure(error, response), (Error(error),) if self._prepared.stream else ())
+        self._settle(self._failure(error, response), (ErrorEvent(error),) if self._prepared.stream else ())
 
     def _settle(self, outcome: Completion, terminal: Sequence[Event]) -> None:
         """Decide the outcome of the call, unless a function of the program has ended it meanwhile.
@@ -1022,7 +1022,7 @@ class RunningCall:
                 self._on_event(event)
         except BaseException as failure:
             self._raised = failure
-            if isinstance(terminal[-1], Error):
+            if isinstance(terminal[-1], ErrorEvent):
                 logger.error("on_event raised on its Error event", exc_info=failure)
             else:
                 assert self._outcome is not None

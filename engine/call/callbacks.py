@@ -13,7 +13,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TypeAlias, TypeVar, TypeVarTuple, cast
 
 from ...providers.errors import InvalidRequestError
-from ...providers.model.events import Error, Event
+from ...providers.model.events import ErrorEvent, Event
 from ...providers.model.rules import ANY_DEFERRED, why_deferred
 from .completion import Completion
 
@@ -97,7 +97,7 @@ def without_first(count: int, on_event: OnEvent) -> OnEvent:
     first = iter(range(count))
 
     def take(event: Event) -> None:
-        if isinstance(event, Error) or next(first, None) is None:
+        if isinstance(event, ErrorEvent) or next(first, None) is None:
             on_event(event)
 
     return take

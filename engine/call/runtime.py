@@ -13,7 +13,7 @@ from ...transport.loop import Loop
 from ...transport.pool import Pool
 from ...transport.timers import Timers
 from ...transport.url import Origin
-from ..request.limits import Limits
+from ..request.limits import EngineLimits
 from ..request.noting import Notes
 from ..request.prepared import Prepared
 from .buffered import Buffered
@@ -144,7 +144,7 @@ class Runtime:
         pool: Pool,
         home: Home,
         on_callback_raised: Callable[[BaseException], None],
-        limits: Limits,
+        limits: EngineLimits,
     ) -> None:
         self.backend: Backend = backend
         self.loop: Loop = loop

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ...providers.catalog.dialect import StreamMachine
-from ...providers.model.events import Error, Event
+from ...providers.model.events import ErrorEvent, Event
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
 from ...providers.model.response import Response, arrived
 from ...providers.wire.answer_bytes import kept_bytes
@@ -124,9 +124,9 @@ class StreamBody(Body):
         """Deliver what the machine makes of the end, or the break, of the body."""
         events = self._machine.end()
         terminal = events[-1] if events else None
-        if broken is not None and isinstance(terminal, Error) and terminal.error.category is ErrorCategory.NETWORK:
+        if broken is not None and isinstance(terminal, ErrorEvent) and terminal.error.category is ErrorCategory.NETWORK:
             # "truncated" is true, and how it was cut says more.
-            events = (*events[:-1], Error(broken))
+            events = (*events[:-1], ErrorEvent(broken))
         if events:
             self._ended(events)
 
@@ -144,7 +144,7 @@ class StreamBody(Body):
         attempt = self._attempt
         if attempt.over:
             return
-        if isinstance(terminal, Error):
+        if isinstance(terminal, ErrorEvent):
             error = terminal.error
             if error.request_id is None:
                 error.request_id = attempt.request_id

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 from ...providers.errors import InvalidRequestError
-from ...providers.model.events import Error, Event
+from ...providers.model.events import ErrorEvent, Event
 from ...providers.model.request import Request
 from ...transport.backend import Backend, Signal
 from ..call.callbacks import OnCompletion, OnEvent
@@ -65,7 +65,7 @@ class BufferedEvents(Generic[AnyCall]):
             raise RuntimeError("this stream was entered already: each engine.stream(…) makes one call")
 
     def _on_event(self, event: Event) -> None:
-        if not isinstance(event, Error):  # the iteration raises it, from the completion
+        if not isinstance(event, ErrorEvent):  # the iteration raises it, from the completion
             self._waiting.append(event)
         if not self._paused and len(self._waiting) >= HIGH_WATER and self._call is not None:
             self._paused = True

@@ -1,7 +1,7 @@
 """Keys from a provider's key function: called for each attempt, or by one task for all calls that wait for its token.
 
 A plain function that returns a text is called when an attempt begins. What a coroutine function returns is kept, and
-so is a `Token`, until it expires or the server refuses it.
+so is an `AccessToken`, until it expires or the server refuses it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import trio
 
-from ...providers.catalog.provider import Provider, Token
+from ...providers.catalog.provider import AccessToken, Provider
 from ...providers.errors import InvalidRequestError
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.rules import is_coroutine_function
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = NoteLogger("manystream.engine")
 
-Key: TypeAlias = str | Token
+Key: TypeAlias = str | AccessToken
 
 WriteHead: TypeAlias = Callable[[Key], tuple[WireHead, Redaction]]
 """Encodes a request's head with the key that it is given. Raises `InvalidRequestError`."""
@@ -140,15 +140,17 @@ class KeySource:
 
     def _keep(self, found: object) -> Key:
         """Return the key that the function returned, and keep it if it is a token, or the task got it."""
-        text = found.text if isinstance(found, Token) else found
+        text = found.text if isinstance(found, AccessToken) else found
         text = str.__str__(text) if isinstance(text, str) else text  # the methods of a type of its own may raise
         why = why_no_key(text)
         if why:
             raise self._no_key(f"returned {why}")
-        key: Key = Token(cast("str", text), found.expires_at) if isinstance(found, Token) else cast("str", text)
-        if self._is_async or isinstance(key, Token):
+        key: Key = cast("str", text)
+        if isinstance(found, AccessToken):
+            key = AccessToken(cast("str", text), found.expires_at)
+        if self._is_async or isinstance(key, AccessToken):
             now = self._wall_clock()
-            expires_at = key.expires_at if isinstance(key, Token) else None
+            expires_at = key.expires_at if isinstance(key, AccessToken) else None
             self._kept, self._expires_at = key, math.inf if expires_at is None else expires_at
             self._renew_at = self._expires_at - max(0.0, min(RENEWED_AT_MOST, (self._expires_at - now) * RENEWED_EARLY))
         return key
@@ -229,7 +231,7 @@ def _again(error: ProviderError) -> ProviderError:
 
 def text_of(key: Key) -> str:
     """Return the key itself, without the time at which it expires."""
-    return key.text if isinstance(key, Token) else key
+    return key.text if isinstance(key, AccessToken) else key
 
 
 class FreshKey:

@@ -9,7 +9,7 @@ from ...transport.pool import PoolLimits
 
 
 @dataclass(slots=True, frozen=True)
-class Limits(AnswerLimits):
+class EngineLimits(AnswerLimits):
     """pool: caps on connections (see `PoolLimits`).
     max_event_bytes: one server-sent event.
     max_response_bytes: one answer, streamed or not.

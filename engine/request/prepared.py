@@ -15,7 +15,7 @@ from ...transport.url import Origin
 from .durable import DurableAnswer
 from .forwarded import Forwarder
 from .fresh_key import FreshKey, Key
-from .limits import Limits
+from .limits import EngineLimits
 from .redaction import Redaction
 from .signing import sign_head
 
@@ -34,7 +34,7 @@ class Shared:
     provider: Provider
     dialect: Dialect
     make_id: MakeId
-    limits: Limits
+    limits: EngineLimits
     wall_clock: WallClock
 
 

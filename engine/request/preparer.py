@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ...providers.catalog.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
-from ...providers.catalog.provider import APIKey, Provider, Token, keys_of
+from ...providers.catalog.provider import AccessToken, APIKey, Provider, keys_of
 from ...providers.catalog.registry import dialect_of
 from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
@@ -30,7 +30,7 @@ from .credentials import find_key
 from .durable import DurableAnswer, ResumeToken
 from .forwarded import forwarded_of
 from .fresh_key import FreshKey, Key, KeySource, text_of
-from .limits import Limits
+from .limits import EngineLimits
 from .prepared import Prepared, Shared, WallClock
 from .redaction import Redaction
 
@@ -58,7 +58,7 @@ class Preparer:
         self,
         providers: Sequence[Addressed],
         environment: Mapping[str, str],
-        limits: Limits,
+        limits: EngineLimits,
         make_id: MakeId,
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
@@ -269,7 +269,7 @@ class Preparer:
         method, wire_headers, headers = wire.method.encode(), wire.headers, dict(provider.headers)
 
         def write_head(key: Key) -> tuple[WireHead, Redaction]:
-            auth = bearer(key.text) if isinstance(key, Token) else dialect.auth_headers(provider, key)
+            auth = bearer(key.text) if isinstance(key, AccessToken) else dialect.auth_headers(provider, key)
             head = WireHead(method, path, [host, *_checked_headers(wire_headers, auth, headers, extra)])
             return head, Redaction(text_of(key), head, self._proxy_secret(base.origin))
 

@@ -7,7 +7,7 @@ import os
 from ...providers.model.rules import Checker, Rule, checked, flag, number, optional, text, whole
 from ...transport.pool import PoolLimits
 from ...transport.tls import ClientCertificate, TLSConfig
-from .limits import Limits
+from .limits import EngineLimits
 
 SECONDS = number(0, must="a number of seconds of at least 0", infinite=True)
 PATH = Rule("a path", (str, os.PathLike), bool)
@@ -24,7 +24,7 @@ POOL_LIMITS = Checker(
     },
 )
 LIMITS = Checker(
-    Limits,
+    EngineLimits,
     {
         "pool": checked(POOL_LIMITS, forms={int: "use PoolLimits(max_connections={})"}),
         "max_event_bytes": whole(1),

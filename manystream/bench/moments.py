@@ -18,7 +18,7 @@ from typing import cast
 
 from ..engine.call.completion import Completion
 from ..engine.request.credentials import is_loopback
-from ..providers.model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..providers.model.events import ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from ..transport.dial import dial
 from ..transport.errors import TransportError
 from ..transport.proxy import choose_proxy
@@ -270,7 +270,7 @@ class CallRecord:
         self.events += 1
         kind = type(event)
         if kind not in CONTENT:
-            figures.events += kind is not Error
+            figures.events += kind is not ErrorEvent
             return
         figures.events += 1
         self._pieces += 1

@@ -10,10 +10,10 @@ from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import DEFAULT_PROFILES
 from ..providers.catalog.provider import (
     Anthropic,
-    Completions,
     Gemini,
     GeminiInteractions,
     OpenAIChat,
+    OpenAICompletions,
     OpenAIResponses,
     Provider,
     SGLangGenerate,
@@ -29,7 +29,7 @@ DIALECT_CLASSES: dict[str, type[Provider]] = {
     "gemini-interactions": GeminiInteractions,
     "vllm-generate": VLLMGenerate,
     "sglang-generate": SGLangGenerate,
-    "openai-completions": Completions,
+    "openai-completions": OpenAICompletions,
 }
 """Dialect → its provider class. If a provider's name belongs to several dialects, the first of this table is used."""
 

@@ -20,7 +20,7 @@ import trio
 from ..engine.call.error_body import add_address, is_wrong_address
 from ..engine.calls import make_id
 from ..engine.request.addresses import addressed, url_in
-from ..engine.request.limits import Limits
+from ..engine.request.limits import EngineLimits
 from ..engine.request.prepared import Prepared
 from ..engine.request.preparer import Preparer
 from ..engine.request.redaction import Redaction, redacted
@@ -166,7 +166,7 @@ class _ConnectivityCheck:
             self._step = "address"
             self.find(Verdict.OK, f"{base}, from {url_in(self._environment, self._provider.profile)[0]}")
             self._step = "key"
-        preparer = Preparer(checked, self._environment, Limits(), make_id, time.time)
+        preparer = Preparer(checked, self._environment, EngineLimits(), make_id, time.time)
         prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
         self._secrets = prepared.secrets
         variables = [

@@ -24,7 +24,7 @@ from ..bench.histogram import Counts, bucket_of, new_counts
 from ..engine.call.completion import Completion
 from ..providers.model.events import (
     Done,
-    Error,
+    ErrorEvent,
     Event,
     FinishReason,
     TextDelta,
@@ -156,7 +156,7 @@ class DemoStream:
         self.text: list[str] = []
         self.thinking: list[str] = []
         self.calls: list[tuple[ToolCallStart, list[str]]] = []
-        self.ended: Done | Error | None = None
+        self.ended: Done | ErrorEvent | None = None
         self.events_after_end: int = 0
         self.completions: list[Completion] = []
 
@@ -190,7 +190,7 @@ class DemoStream:
             self.calls.append((event, []))
         elif isinstance(event, ToolCallDelta):
             self._pieces_of_call(event.index).append(event.arguments)
-        elif isinstance(event, Done | Error):
+        elif isinstance(event, Done | ErrorEvent):
             self.ended = event
 
     def _pieces_of_call(self, index: int) -> list[str]:

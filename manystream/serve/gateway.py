@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..engine.call.handle import Call
+from ..engine.frontends.engine import Engine
 from ..engine.request.credentials import is_loopback, why_no_key
 from ..engine.request.errors import EngineClosedError, TooManyCallsError
 from ..engine.request.redaction import KeyFilter
@@ -48,7 +49,6 @@ from .forwarding import Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
 
 if TYPE_CHECKING:
-    from ..engine import Engine
     from ..engine.gate import Calls
     from ..engine.traffic.budgets.amounts import Budget
     from ..transport.loop import Loop

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, string
-from ..model.events import Error, Event, TextDelta, ThinkingDelta, ToolCallDelta
+from ..model.events import ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from ..model.provider_error import ProviderError
 from ..model.request import Request
 from ..model.response import Response
@@ -116,8 +116,8 @@ Readers: TypeAlias = Callable[[str], TakeValue]
 class StreamMachine(abc.ABC):
     """Converts one stream of one dialect: wire events to the library's eight events.
 
-    `feed` and `end` never raise for anything a server may send: malformed input becomes an `Error` event, and so does
-    an answer beyond the limits. After the terminal event (`Done` or `Error`), further input is ignored.
+    `feed` and `end` never raise for anything a server may send: malformed input becomes an `ErrorEvent`, and so does
+    an answer beyond the limits. After the terminal event (`Done` or `ErrorEvent`), further input is ignored.
 
     answer: the answer so far.
     ended: whether the terminal event was returned.
@@ -296,7 +296,7 @@ class StreamMachine(abc.ABC):
         if self.ended:
             return ()
         self.ended = True
-        return (Error(error),)
+        return (ErrorEvent(error),)
 
     def response(self) -> Response:
         """Return the answer so far."""

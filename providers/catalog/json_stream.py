@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
-from ..model.events import Error, Event
+from ..model.events import ErrorEvent, Event
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed, no_answer, truncated
 from ..model.response import arrived
 from ..wire.answer_body import foreign_answer
@@ -112,7 +112,7 @@ class JSONStream(StreamMachine):
     def _mark(self) -> Sequence[Event]:
         self.marked = True
         events = self.take_mark()
-        if events and isinstance(events[-1], Error) and events[-1].error.provider_code == NO_ANSWER_CODE:
+        if events and isinstance(events[-1], ErrorEvent) and events[-1].error.provider_code == NO_ANSWER_CODE:
             events[-1].error.body = DONE_MARK  # nothing else has come
         return events
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, frozen=True)
-class Token:
+class AccessToken:
     """An access token, which a key function returns. It is sent as `Authorization: Bearer …` (RFC 6750), whatever
     header a key of the provider has.
 
@@ -49,7 +49,7 @@ class Token:
             raise InvalidRequestError("Token.expires_at", f"must be Unix seconds, not {described(self.expires_at)}")
 
 
-APIKey: TypeAlias = str | Callable[[], str | Token | Awaitable[str | Token]]
+APIKey: TypeAlias = str | Callable[[], str | AccessToken | Awaitable[str | AccessToken]]
 """A key, or a function that returns one: a plain function or a coroutine function."""
 
 Sign: TypeAlias = Callable[[str, str, Mapping[str, str], bytes], Mapping[str, str]]
@@ -63,8 +63,8 @@ class Provider:
     api_key: the key, or a function that returns it, for keys that expire. A plain function must not wait: the engine
         calls it on its thread when an attempt begins. A coroutine function may wait: one task of the engine's event
         loop calls it for all calls that need the key, whose timeouts `queue` and `total` count. Its result is kept
-        until the server refuses it (401); a `Token` of either kind of function, until it expires. After the 401 the
-        function is asked once more for that call. A list: several keys with limits of their own, for an engine with
+        until the server refuses it (401); an `AccessToken` of either kind of function, until it expires. After the 401
+        the function is asked once more for that call. A list: several keys with limits of their own, for an engine with
         `traffic`.
         None: the key is looked up in the environment, then in the credentials file, when the first request needs it.
     base_url: where the provider is. The dialect's endpoint at its end, such as `/chat/completions`, is removed. None:
@@ -442,7 +442,7 @@ class SGLangGenerate(Provider):
     dialect = "sglang-generate"
 
 
-class Completions(Provider):
+class OpenAICompletions(Provider):
     """OpenAI's older Completions with a text or ids in, as vLLM, SGLang and others have it. `base_url` includes the
     `/v1`.
     """

@@ -33,7 +33,7 @@ from ..json.json_values import (
     string,
     without_nulls,
 )
-from ..model.events import Error, Event, Start
+from ..model.events import ErrorEvent, Event, Start
 from ..model.messages import File, Image, ProviderBlock, ProviderState
 from ..model.provider_error import ProviderError, malformed
 from ..model.response import Response
@@ -365,9 +365,9 @@ EMPTY: tuple[JSON, ...] = ("", {}, [])
 """Contents that are ignored if the part has another content."""
 
 
-def first_error(events: Sequence[Event]) -> Error | None:
+def first_error(events: Sequence[Event]) -> ErrorEvent | None:
     """Return the error that ends these events, or None."""
-    return events[-1] if events and isinstance(events[-1], Error) else None
+    return events[-1] if events and isinstance(events[-1], ErrorEvent) else None
 
 
 def decoded_bytes(text: str) -> bytes | None:

@@ -31,7 +31,7 @@ from ..json.json_values import (
     shown,
     string,
 )
-from ..model.events import Error, Event, FinishReason
+from ..model.events import ErrorEvent, Event, FinishReason
 from ..model.provider_error import ErrorCategory, ProviderError, malformed
 from ..model.response import Response
 from ..wire.accumulate import CUT_SHORT, ThinkingInProgress
@@ -361,7 +361,7 @@ class InteractionsStream(JSONStream):
         failure = _failure(self.answer.provider_data, status) if reason is FinishReason.ERROR else None
         events.extend(self.answer.done(reason, status))
         if failure is not None:
-            events[-1] = Error(failure)
+            events[-1] = ErrorEvent(failure)
         return events
 
     def _index(self, payload: JSONObject, step: int = 0) -> int:

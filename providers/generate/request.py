@@ -31,7 +31,7 @@ def encode_vllm(request: Request, model: str, provider: Provider, *, stream: boo
     ids = _prompt(request, "vLLM's generate endpoint")
     if isinstance(ids, str):
         raise InvalidRequestError(
-            "prompt_token_ids", "vLLM's generate endpoint takes ids only: give them, or use ms.Completions for a text"
+            "prompt_token_ids", "vLLM's generate endpoint takes ids only: give them, or ask ms.OpenAICompletions"
         )
     sampling = _sampling(request, "max_tokens", "seed")
     if request.logprobs is not None:

@@ -16,7 +16,7 @@ from ..catalog.dialect import Dialect, MakeId
 from ..catalog.provider import FUNCTION, Provider
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject, escaped_dumps, string
-from ..model.events import Error
+from ..model.events import ErrorEvent
 from ..model.message_rules import ROLE_BLOCKS, check_fields
 from ..model.messages import SYSTEM, Message, Role, Text, leading_system
 from ..model.provider_error import NO_ANSWER_CODE
@@ -339,7 +339,7 @@ class HistoryConverter(abc.ABC):
         machine = self.dialect.machine(self.provider, self.make_id)
         for number, chunk in enumerate(chunks):
             for event in machine.feed(string(chunk, "type") or "", _written(chunk, number)):
-                if isinstance(event, Error) and event.error.provider_code != NO_ANSWER_CODE:
+                if isinstance(event, ErrorEvent) and event.error.provider_code != NO_ANSWER_CODE:
                     raise event.error
         machine.end()  # if there is no end yet, the chunks so far are the answer
         return machine.response()

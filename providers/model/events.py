@@ -64,7 +64,7 @@ UNKNOWN, STOP = FinishReason.UNKNOWN, FinishReason.STOP
 
 @dataclass(slots=True)
 class Start:
-    """The answer has begun. The first event, exactly once; only `Error` may come without it.
+    """The answer has begun. The first event, exactly once; only `ErrorEvent` may come without it.
 
     model: the model's name as the server reports it, or None.
     response_id: the answer's id as the server reports it, or None.
@@ -178,7 +178,7 @@ class ToolCallDone:
 
 @dataclass(slots=True)
 class Done:
-    """The answer is complete. The last event, exactly once, and never together with `Error`.
+    """The answer is complete. The last event, exactly once, and never together with `ErrorEvent`.
 
     finish_reason: why the model stopped, in the word that all providers share.
     raw_finish_reason: the provider's own word for it, or None.
@@ -194,11 +194,11 @@ class Done:
 
 
 @dataclass(slots=True)
-class Error:
+class ErrorEvent:
     """The call failed. The last event, exactly once. The completion's response contains what arrived before it."""
 
     type: ClassVar[Literal["error"]] = EventType.ERROR
     error: ProviderError
 
 
-Event: TypeAlias = Start | TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallDone | Done | Error
+Event: TypeAlias = Start | TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelta | ToolCallDone | Done | ErrorEvent

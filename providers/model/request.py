@@ -211,7 +211,7 @@ class Request(_CachedForm):
     logprobs: the log probability of each token is on `Response.tokens`; of the answer's tokens alone (0), or with so
         many others at each position, which are in `Response.provider_data["logprobs"]` as the server sends them.
     prompt_token_ids: the prompt as ids, in place of messages: for `ms.VLLMGenerate`, `ms.SGLangGenerate` and
-        `ms.Completions`.
+        `ms.OpenAICompletions`.
     continue_aborted: an answer that the server stopped before its end, for new weights or because it was killed, goes
         on with the prompt and the ids so far as the new prompt, and is joined to one. For `ms.VLLMGenerate` and
         `ms.SGLangGenerate`, with ids.

@@ -54,7 +54,7 @@ class Turns:
     ) -> None:
         """Add what the server's chat template writes for new messages, up to where the next answer begins.
 
-        ask: `engine.request` of an engine with an `ms.chat_template`, which `model` names.
+        ask: `engine.request` of an engine with a `manystream.tokens.chat_template`, which `model` names.
         messages: those of the whole first prompt; later, those since the last answer, such as a tool's result.
         options: the request's, such as `tools`. A template may write them at the beginning only.
 
@@ -129,7 +129,7 @@ class Turns:
 async def _rendered(ask: Callable[[Request], Awaitable[Response]], request: Request) -> TokenIds:
     tokens = (await ask(request)).tokens
     if tokens is None or tokens.prompt_ids is None:
-        raise InvalidRequestError("model", f"{request.model!r} is no ms.chat_template: its answer has no prompt_ids")
+        raise InvalidRequestError("model", f"{request.model!r} is no chat_template: its answer has no prompt_ids")
     return tokens.prompt_ids
 
 

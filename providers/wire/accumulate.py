@@ -16,7 +16,7 @@ from ..model.events import (
     STOP,
     UNKNOWN,
     Done,
-    Error,
+    ErrorEvent,
     Event,
     FinishReason,
     Start,
@@ -402,7 +402,7 @@ class Accumulator(AnswerCount):
     def done(self, reason: FinishReason, raw: str | None, *, elsewhere: bool = False, details: str = "") -> list[Event]:
         """Record the terminal marker. Closes open calls, sets the finish reason and returns the last events.
 
-        The last event is `Done`, or `Error` for an end without an answer, and for an answer that was aborted or broke.
+        The last event is `Done`, or `ErrorEvent` for an end without an answer, and for one that was aborted or broke.
 
         reason: the finish reason of the provider's word. What is reported agrees with the content (`_agreeing`).
         raw: the provider's own word for it, or None if the provider gave no reason.
@@ -424,11 +424,11 @@ class Accumulator(AnswerCount):
         if self.usage is None:
             self.usage = Usage()
         if reason is FinishReason.ABORTED:
-            events.append(Error(aborted(raw)))
+            events.append(ErrorEvent(aborted(raw)))
         elif reason is FinishReason.ERROR:
-            events.append(Error(broken(raw, details)))
+            events.append(ErrorEvent(broken(raw, details)))
         elif raw is None and not elsewhere and self.is_empty():
-            events.append(Error(no_answer()))
+            events.append(ErrorEvent(no_answer()))
         else:
             events.append(Done(reason, raw, self.usage, self.provider_data))
         return events
@@ -521,7 +521,7 @@ def concluded(response: Response, end: Event, body: bytes) -> Response:
     """Return the response of a whole answer. If the answer ended with an error, raise that error, which keeps the
     response as its `partial`, or the body of an answer that says nothing.
     """
-    if isinstance(end, Error):
+    if isinstance(end, ErrorEvent):
         if end.error.provider_code == NO_ANSWER_CODE:
             end.error.body = body[:BODY_LIMIT]
         end.error.partial = arrived(response)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..json.json_types import JSONObject
-from ..model.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
+from ..model.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
 from .accumulate import InProgress, Placed, TextInProgress, ThinkingInProgress
 
 REPLACEMENT = "\ufffd"
@@ -82,7 +82,7 @@ class CutPairs:
                     continue
             elif isinstance(event, ToolCallDone):
                 self._release([event.index], blocks, joined)
-            elif isinstance(event, Done | Error):
+            elif isinstance(event, Done | ErrorEvent):
                 self._release(sorted(self._pending), blocks, joined)
             joined.append(event)
         self._begins_low.clear()

@@ -117,7 +117,7 @@ FRAMING = {"content-length", "transfer-encoding"}
 
 
 def _stream_faults(record: CallRecord, completion: ms.Completion) -> list[str]:
-    terminal = [event for event in record.events if isinstance(event, ms.Done | ms.Error)]
+    terminal = [event for event in record.events if isinstance(event, ms.Done | ms.ErrorEvent)]
     if len(terminal) != 1 or record.events[-1] is not terminal[0]:
         return [f"{len(terminal)} terminal events"]
     if isinstance(terminal[0], ms.Done) != completion.success:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from manystream.providers.catalog.dialect import Dialect, StreamMachine
 from manystream.providers.catalog.provider import Provider
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import Done, Error, Event
+from manystream.providers.model.events import Done, ErrorEvent, Event
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.wire.event_order import OrderChecker
@@ -93,9 +93,9 @@ def read_events(
 
 def _ended(machine: StreamMachine, reading: Reading) -> Reading:
     terminal = reading.events[-1] if reading.events else None
-    if not machine.ended or not isinstance(terminal, Done | Error):
+    if not machine.ended or not isinstance(terminal, Done | ErrorEvent):
         raise DefectError("the stream has ended without a terminal event")
     reading.response = machine.response()
-    if isinstance(terminal, Error):
+    if isinstance(terminal, ErrorEvent):
         reading.error = terminal.error
     return reading

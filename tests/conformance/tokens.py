@@ -15,7 +15,7 @@ from manystream.transport.sse import SSEParser
 PROVIDERS: dict[str, ms.Provider] = {
     "vllm_generate": ms.VLLMGenerate(),
     "sglang_generate": ms.SGLangGenerate(),
-    "completions": ms.Completions(base_url="http://host/v1"),
+    "completions": ms.OpenAICompletions(base_url="http://host/v1"),
     "chat": ms.OpenAIChat("key", base_url="http://host/v1", profile="vllm"),
 }
 """Kind of a recorded answer → the provider that reads it."""
@@ -55,7 +55,7 @@ def _read(provider: ms.Provider, body: bytes, size: int, expected: dict[str, Any
             for name, data in parser.feed(body[at : at + size]):
                 events.extend(machine.feed(name, data))
         events.extend(machine.end())
-        error = events[-1].error if isinstance(events[-1], ms.Error) else None
+        error = events[-1].error if isinstance(events[-1], ms.ErrorEvent) else None
         response = machine.response()
     else:
         try:

@@ -113,7 +113,7 @@ async def without_its_block() -> None:
 
 
 async def too_many() -> None:
-    async with opened(limits=ms.Limits(max_calls=1)) as engine:
+    async with opened(limits=ms.EngineLimits(max_calls=1)) as engine:
         engine.start_stream(asked())
         engine.start_stream(asked())
 
@@ -219,7 +219,7 @@ async def away() -> str:
 
 async def reserve() -> str:
     retry = ms.Retry(base=0, jitter=0)
-    return await start(None, asked("simulate: fail=500", retry=retry), limits=ms.Limits(retry_reserve=0))
+    return await start(None, asked("simulate: fail=500", retry=retry), limits=ms.EngineLimits(retry_reserve=0))
 
 
 async def schema() -> str:

@@ -19,7 +19,7 @@ import manystream as ms
 from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.buffered import Buffered
 from manystream.engine.call.timeouts import effective
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.engine.request.prepared import Prepared, Shared
 from manystream.engine.request.redaction import Redaction
 from manystream.providers.catalog.dialect import Dialect, StreamMachine
@@ -202,7 +202,7 @@ class Stream:
     case: Case
     fast: bool
     cancel_after: int = 10**9
-    limits: Limits = field(default_factory=Limits)
+    limits: EngineLimits = field(default_factory=EngineLimits)
     streamed: bool = True
     events: list[str] = field(default_factory=lambda: [])
     outcome: str = ""

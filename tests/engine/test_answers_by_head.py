@@ -24,7 +24,7 @@ STREAM = "".join(chat_stream("fine"))
 
 
 async def respond(
-    response: bytes | str, *, stream: bool = True, close: bool = False, limits: ms.Limits | None = None
+    response: bytes | str, *, stream: bool = True, close: bool = False, limits: ms.EngineLimits | None = None
 ) -> ms.Completion:
     """Make a call to a server with this response. close: the connection ends behind it."""
 
@@ -159,12 +159,12 @@ async def test_a_page_is_an_error_unless_it_holds_json(kind: str) -> None:
 
 
 async def test_of_a_page_only_the_beginning_is_read() -> None:
-    limits = ms.Limits(max_error_bytes=10)
+    limits = ms.EngineLimits(max_error_bytes=10)
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n"
     with trio.fail_after(30):
         completion = await respond(head + "0123456789", limits=limits)  # the rest never comes
     assert "0123456789" in said(completion)
-    whole = await respond(answer("0123456789abc", kind="text/html"), limits=ms.Limits(max_error_bytes=14))
+    whole = await respond(answer("0123456789abc", kind="text/html"), limits=ms.EngineLimits(max_error_bytes=14))
     assert "0123456789abc" in said(whole)
 
 
@@ -304,7 +304,7 @@ async def test_an_error_s_body_is_read_in_every_form(body: str, kind: str) -> No
 
 
 async def test_an_error_s_body_is_read_up_to_its_limit() -> None:
-    limits = ms.Limits(max_error_bytes=12)
+    limits = ms.EngineLimits(max_error_bytes=12)
     head = "HTTP/1.1 500 Oops\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"
     with trio.fail_after(30):
         completion = await respond(head + "0123456789ab", limits=limits)  # the rest never comes
@@ -340,18 +340,18 @@ async def test_an_answer_that_may_have_been_cut_says_so(response: bytes, is_earl
 
 
 async def test_an_answer_beyond_its_limit_names_the_limit() -> None:
-    limits = ms.Limits(max_response_bytes=500)
+    limits = ms.EngineLimits(max_response_bytes=500)
     fitting, long = chat_answer("x"), chat_answer("x" * 500)
     assert text(await respond(answer(fitting + " " * (500 - len(fitting))), limits=limits)) == "x"
     for stream in (False, True):
         completion = await respond(answer(long), stream=stream, limits=limits)
         assert said(completion) == "the answer is larger than 500 bytes (limits.max_response_bytes)"
     events = answer(STREAM, kind="text/event-stream")
-    streamed = await respond(events, limits=ms.Limits(max_response_bytes=100))
+    streamed = await respond(events, limits=ms.EngineLimits(max_response_bytes=100))
     assert said(streamed) == "the answer is larger than 100 bytes (limits.max_response_bytes)"
 
 
 async def test_an_event_beyond_its_limit_names_the_limit() -> None:
-    limits = ms.Limits(max_event_bytes=300)
+    limits = ms.EngineLimits(max_event_bytes=300)
     completion = await respond(answer(f"data: {'x' * 1000}", kind="text/event-stream"), limits=limits)
     assert said(completion).endswith("(limits.max_event_bytes)")

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.engine.call.attempt import Attempt
 from manystream.engine.call.buffered import STEP_BYTES, Buffered
 from manystream.providers.catalog.registry import DIALECTS
@@ -26,7 +26,7 @@ from tests.support.peers import (
 )
 
 LIMIT = 1_000_000
-LIMITS = Limits(max_buffered_bytes=LIMIT)
+LIMITS = EngineLimits(max_buffered_bytes=LIMIT)
 NAMED = f"more than {LIMIT} bytes, this one the most (limits.max_buffered_bytes)"
 
 

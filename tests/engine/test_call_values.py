@@ -138,7 +138,7 @@ def test_a_call_that_did_not_wait_has_an_empty_mapping() -> None:
 
 
 def test_the_default_limits() -> None:
-    assert repr(ms.Limits()) == (
+    assert repr(ms.EngineLimits()) == (
         "Limits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
         " max_per_origin=20000, max_idle=20000, idle_expiry=15.0, drain_seconds=2.0, max_age=300.0),"
         " max_event_bytes=33554432, max_response_bytes=268435456, max_error_bytes=65536, max_calls=1000000,"
@@ -154,7 +154,7 @@ def test_the_size_of_an_answer_is_checked_every_64_kib(limit: int) -> None:
     grown: list[int] = []
     errors: list[str] = []
     attempt: Any = SimpleNamespace(
-        prepared=SimpleNamespace(shared=SimpleNamespace(limits=ms.Limits(max_response_bytes=limit))),
+        prepared=SimpleNamespace(shared=SimpleNamespace(limits=ms.EngineLimits(max_response_bytes=limit))),
         grown=grown.append,
         give_up=lambda error: errors.append(error.message),
     )

@@ -182,7 +182,7 @@ async def test_timings_are_in_order(autojump_clock: MockClock) -> None:
     assert timings.finished == pytest.approx(7, abs=0.1)
 
 
-ONE_CONNECTION = ms.Limits(pool=ms.PoolLimits(max_connections=1))
+ONE_CONNECTION = ms.EngineLimits(pool=ms.PoolLimits(max_connections=1))
 
 
 async def slow_answers(line: Line) -> None:

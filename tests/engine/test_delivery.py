@@ -14,7 +14,7 @@ from manystream.engine.call.timeouts import effective
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
 DONE = ms.Done(ms.FinishReason.STOP, "stop", ms.Usage())
-ERROR = ms.Error(ms.ProviderError("no", category=ms.ErrorCategory.SERVER))
+ERROR = ms.ErrorEvent(ms.ProviderError("no", category=ms.ErrorCategory.SERVER))
 
 
 class Reader:

@@ -249,7 +249,7 @@ async def test_a_stream_that_is_cut_at_any_byte_is_whole(name: str, secure: bool
     tls = ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode())
     async with open_tls_peer(keeper, ca) if secure else open_peer(keeper.script) as peer:
         origin = peer.origin if isinstance(peer, Peer) else peer
-        retry, limits = ms.Retry(base=0, jitter=0), ms.Limits(retry_reserve=math.inf)
+        retry, limits = ms.Retry(base=0, jitter=0), ms.EngineLimits(retry_reserve=math.inf)
         async with ms.open_engine([provider_of(name, origin)], retry=retry, limits=limits, tls=tls) as engine:
             expected = await read(engine, durable())
             assert expected.completion.success
@@ -570,7 +570,7 @@ async def test_what_is_no_answer_is_not_taken_for_it(
 async def test_the_size_of_an_answer_is_that_of_all_its_connections(name: str) -> None:
     size = len("".join(STREAMS[name]).encode())
     for limit, success in ((size, True), (size // 3, False)):
-        limits = ms.Limits(max_response_bytes=limit)
+        limits = ms.EngineLimits(max_response_bytes=limit)
         async with keeping(name, *[size * n // 10 for n in (2, 4, 6)], limits=limits) as (_, engine):
             completion = (await read(engine, durable())).completion
         assert completion.success is success
@@ -595,7 +595,7 @@ async def test_what_is_remembered_of_events_is_kept_memory(identified: bool) -> 
     for limit, success in ((1_000_000, True), (100_000, False)):
         async with open_peer(keeper.script) as peer:
             provider = provider_of("interactions", peer.origin)
-            async with ms.open_engine([provider], limits=ms.Limits(max_buffered_bytes=limit), proxy="") as engine:
+            async with ms.open_engine([provider], limits=ms.EngineLimits(max_buffered_bytes=limit), proxy="") as engine:
                 completion = await engine.start_stream(durable()).wait()
         assert completion.success is success
 

@@ -227,7 +227,7 @@ async def test_an_error_reports_in_one_line_what_failed_and_where(stream: bool) 
         where = f"provider peer, model m, host 127.0.0.1:{peer.port}"
     assert str(error) == f"rate_limit, HTTP 429, {where}: slow down, please (retry after 2.5 s)"
     assert (error.provider, error.model, error.host) == ("peer", "m", f"127.0.0.1:{peer.port}")
-    assert [str(event.error) for event in events if isinstance(event, ms.Error)] == [str(error)] * stream
+    assert [str(event.error) for event in events if isinstance(event, ms.ErrorEvent)] == [str(error)] * stream
 
 
 def test_an_error_without_a_call_reports_what_is_known() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.fast_path import FastPath
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.transport.sse import usual_framing
 from tests.engine.one_stream import CASES, END, HEAD, VARIANTS, Case, Stream, both, cases, chunk, cuts, delta, wire
 from tests.support.peers import Line, Recorder, hello, open_peer, until
@@ -81,7 +81,7 @@ def test_the_limit_on_a_response_s_size_holds_on_both_paths(case: Case, size: in
     for limit in (1_000, 10_000, 30_000):
         outcomes: list[str] = []
         for fast in (True, False):
-            stream = Stream(case, fast, limits=Limits(max_response_bytes=limit)).read(reads)
+            stream = Stream(case, fast, limits=EngineLimits(max_response_bytes=limit)).read(reads)
             assert "larger than" in stream.outcome
             outcomes.append(stream.outcome)
         assert outcomes[0] == outcomes[1]

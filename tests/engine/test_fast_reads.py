@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.fast_path import FastPath
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.transport.chunked import size_line_length
 from manystream.transport.sse import SSEParser
@@ -28,7 +28,7 @@ class Reader:
 
     def __init__(self, *, max_event_bytes: int = 1 << 20, alone: bool = True) -> None:
         provider = ms.OpenAIChat("key")
-        self.machine = DIALECTS["openai-chat"].machine(provider, lambda: "id", Limits())
+        self.machine = DIALECTS["openai-chat"].machine(provider, lambda: "id", EngineLimits())
         self.body = SimpleNamespace(bytes_left=PLENTY)
         self.path = FastPath(self.machine, cast(Any, self.body), max_event_bytes)
         self.sse = SSEParser()

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
 from tests.support.peers import (
@@ -190,7 +190,7 @@ def test_ctrl_c_during_a_tick_is_raised_from_the_block(moment: int, monkeypatch:
 
     async def use(peer: Peer) -> None:
         timeouts = ms.Timeouts(total=0.05 if owner is Timers else None)
-        limits = Limits(pool=PoolLimits(idle_expiry=0.05 if name == "close" else 15))
+        limits = EngineLimits(pool=PoolLimits(idle_expiry=0.05 if name == "close" else 15))
         async with ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
             for each in recorders:
                 engine.start_stream(hello(), each.on_event, each.on_completion)

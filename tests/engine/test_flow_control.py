@@ -86,7 +86,7 @@ async def test_a_failed_stream_raises_behind_its_events_each_time() -> None:
         assert stream.call is starter.call
         assert stream.completion is None
         starter.on_event(ms.TextDelta(0, "a"))
-        starter.on_event(ms.Error(error))
+        starter.on_event(ms.ErrorEvent(error))
         completion = ms.Completion(False, error=error)
         starter.on_completion(completion)
         assert await taken(stream, 1) == ["a"]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manystream.engine.call.fast_path import FastPath
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.providers.catalog.dialect import DeltaTarget
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.delta_template import Match
@@ -164,7 +164,7 @@ def test_the_limit_on_an_event_s_size_holds_for_one_in_pieces(case: Case, limit:
     opening = [HEAD, *map(chunk, [*case.begin, usual, usual]), chunk(usual[:60]) + chunk(usual[60:])]
     pieces = [*opening, *(chunk(long[begin : begin + 90]) for begin in range(0, len(long), 90))]
     outcomes = [
-        Stream(case, fast, limits=Limits(max_event_bytes=limit)).read(pieces).delivered for fast in (True, False)
+        Stream(case, fast, limits=EngineLimits(max_event_bytes=limit)).read(pieces).delivered for fast in (True, False)
     ]
     assert outcomes[0] == outcomes[1]
 

@@ -196,7 +196,8 @@ class OddText(str):
 async def test_a_key_of_a_type_of_its_own_ends_no_engine(
     kind: str, is_async: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    returned: dict[str, object] = {"text": OddText(FIRST), "token": ms.Token(OddText(FIRST)), "object": Unreadable()}
+    token = ms.AccessToken(OddText(FIRST))
+    returned: dict[str, object] = {"text": OddText(FIRST), "token": token, "object": Unreadable()}
 
     async def later() -> object:
         return returned[kind]
@@ -358,7 +359,7 @@ class Later(Tokens):
         self.ready = trio.Event()
         self.ready.set()
 
-    async def __call__(self) -> str | ms.Token:  # type: ignore[override]
+    async def __call__(self) -> str | ms.AccessToken:  # type: ignore[override]
         call = self.calls
         self.calls += 1
         await self.ready.wait()
@@ -395,7 +396,7 @@ FUNCTIONS: dict[str, Callable[[Later], ms.APIKey]] = {
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)
-@pytest.mark.parametrize("value", [FIRST, ms.Token(FIRST)], ids=["text", "token"])
+@pytest.mark.parametrize("value", [FIRST, ms.AccessToken(FIRST)], ids=["text", "token"])
 async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: object) -> None:
     later, server = Later(value), Gate(FIRST)
     later.ready = trio.Event()
@@ -413,7 +414,7 @@ async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: 
 @pytest.mark.parametrize("dialect", PROVIDERS)
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_token_is_a_bearer_in_every_dialect(dialect: str, is_async: bool) -> None:
-    token = ms.Token(FIRST)
+    token = ms.AccessToken(FIRST)
     server = Server(answer(error_body("no"), status="400 No"))
     async with open_peer(server.script) as peer:
         provider = PROVIDERS[dialect](peer.origin, Later(token) if is_async else lambda: token)
@@ -428,7 +429,7 @@ async def test_a_token_is_a_bearer_in_every_dialect(dialect: str, is_async: bool
 async def test_a_token_is_kept_and_renewed_before_it_expires(is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    tokens = ms.Token(FIRST, now[0] + 3600), ms.Token(SECOND, now[0] + 7200)
+    tokens = ms.AccessToken(FIRST, now[0] + 3600), ms.AccessToken(SECOND, now[0] + 7200)
     function, server = Later(*tokens) if is_async else Tokens(*tokens), Gate(FIRST, SECOND)
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         for moment in (0, 3299, 3301, 3599, 3601):
@@ -443,7 +444,8 @@ async def test_a_token_is_kept_and_renewed_before_it_expires(is_async: bool, mon
 async def test_a_token_is_not_used_after_it_expired(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    later, server = Later(ms.Token(FIRST, now[0] + 60), ms.Token(SECOND, now[0] + 7200)), Gate(FIRST, SECOND)
+    later = Later(ms.AccessToken(FIRST, now[0] + 60), ms.AccessToken(SECOND, now[0] + 7200))
+    server = Gate(FIRST, SECOND)
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
         await engine.request(hello())
         now[0] += 60
@@ -457,7 +459,8 @@ async def test_a_token_is_used_until_it_expires(
 ) -> None:
     now = [1_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
-    values = ms.Token(FIRST, now[0] + 3600), OSError(f"no {FIRST}"), OSError("no"), ms.Token(SECOND, now[0] + 9000)
+    first, second = ms.AccessToken(FIRST, now[0] + 3600), ms.AccessToken(SECOND, now[0] + 9000)
+    values = first, OSError(f"no {FIRST}"), OSError("no"), second
     function, server = Later(*values) if is_async else Tokens(*values), Gate(FIRST, SECOND)
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         for moment in (0, 3400, 3405, 3450, 3500, 3501):
@@ -473,7 +476,7 @@ async def test_a_token_is_used_until_it_expires(
 
 @pytest.mark.parametrize("kind", ["async text", "async token", "plain token"])
 async def test_a_refused_key_is_asked_for_again_once(kind: str) -> None:
-    values = (FIRST, SECOND) if kind == "async text" else (ms.Token(FIRST), ms.Token(SECOND))
+    values = (FIRST, SECOND) if kind == "async text" else (ms.AccessToken(FIRST), ms.AccessToken(SECOND))
     function, server = Tokens(*values) if kind == "plain token" else Later(*values), Gate(FIRST)
     async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         await engine.request(hello())
@@ -510,7 +513,7 @@ async def test_what_an_async_function_raises_is_an_error_of_each_call() -> None:
 
 @pytest.mark.parametrize("returned", [*RETURNED, "token"])
 async def test_an_invalid_result_of_an_async_function_is_an_error(returned: str) -> None:
-    value, words = RETURNED.get(returned, (ms.Token(f"{FIRST}\n"), "returned a text that contains"))
+    value, words = RETURNED.get(returned, (ms.AccessToken(f"{FIRST}\n"), "returned a text that contains"))
     async with ms.open_engine([chat("http://127.0.0.1:9", Later(value))]) as engine:
         completion = await engine.start_request(hello()).wait()
     assert completion.error_category is ms.ErrorCategory.AUTH
@@ -598,9 +601,9 @@ async def test_each_of_several_keys_may_be_an_async_function() -> None:
 def test_asyncio_and_portals_await_the_key_in_their_loop() -> None:
     libraries: list[str] = []
 
-    async def key() -> ms.Token:
+    async def key() -> ms.AccessToken:
         libraries.append(sniffio.current_async_library())
-        return ms.Token(FIRST)
+        return ms.AccessToken(FIRST)
 
     async def raising() -> str:
         raise asyncio.CancelledError
@@ -620,5 +623,5 @@ def test_asyncio_and_portals_await_the_key_in_their_loop() -> None:
 @pytest.mark.parametrize("expires_at", ["soon", math.nan, datetime(2030, 1, 1, tzinfo=UTC)])
 def test_a_token_expires_in_unix_seconds(expires_at: object) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"Token\.expires_at: must be Unix seconds, not "):
-        ms.Token(FIRST, expires_at)  # type: ignore[arg-type]
-    assert FIRST not in repr(ms.Token(FIRST, 1.0))
+        ms.AccessToken(FIRST, expires_at)  # type: ignore[arg-type]
+    assert FIRST not in repr(ms.AccessToken(FIRST, 1.0))

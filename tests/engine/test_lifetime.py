@@ -14,7 +14,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import EngineClosedError, Limits
+from manystream.engine import EngineClosedError, EngineLimits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
 from tests.support.peers import (
@@ -181,7 +181,7 @@ async def at_once(line: Line) -> None:
 
 async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: MockClock) -> None:
     recorders = [Recorder() for _ in range(6)]
-    limits = Limits(pool=PoolLimits(max_per_origin=3))
+    limits = EngineLimits(pool=PoolLimits(max_per_origin=3))
     async with open_peer(slow) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         for each in recorders:
             engine.start_stream(hello(), each.on_event, each.on_completion)

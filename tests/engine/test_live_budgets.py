@@ -12,11 +12,12 @@ import pytest
 import manystream as ms
 from manystream.engine.call.completion import NO_PRICE_FUNCTION
 from manystream.engine.request.addresses import addressed
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.engine.request.preparer import Preparer
 from manystream.engine.traffic.budgets.amounts import NOTHING, Amounts
 from manystream.engine.traffic.budgets.budgets import Account, Budgets, Need, Reservation, Spending
 from manystream.providers.model.options import Priority
+from manystream.statistics import BudgetStatistics
 from tests.engine.unit_runtime import UnitRuntime
 
 CHAT = ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="one")
@@ -56,13 +57,13 @@ def live(
     runtime: UnitRuntime,
     *budgets: ms.Budget,
     price: Price | None = None,
-    watch: Callable[[ms.BudgetStatistics], None] | None = None,
+    watch: Callable[[BudgetStatistics], None] | None = None,
 ) -> Budgets:
     return Budgets(budgets, price, cast(Any, runtime), watch=watch)
 
 
 def need_of(budgets: Budgets, request: ms.Request) -> Need:
-    preparer = Preparer(addressed([CHAT]), {}, Limits(), lambda: "id", lambda: 0.0)
+    preparer = Preparer(addressed([CHAT]), {}, EngineLimits(), lambda: "id", lambda: 0.0)
     return budgets.need(request, *preparer.prepare(request, stream=False))
 
 
@@ -88,7 +89,8 @@ def waiting(budgets: Budgets, owner: Owner, wanted: Need) -> Spending:
 def test_an_attempt_may_use_what_the_budgets_limit() -> None:
     runtime = UnitRuntime()
     request = ask(max_output_tokens=50, tenant="t")
-    body = Preparer(addressed([CHAT]), {}, Limits(), lambda: "id", lambda: 0.0).prepare(request, stream=False)[0].body
+    preparer = Preparer(addressed([CHAT]), {}, EngineLimits(), lambda: "id", lambda: 0.0)
+    body = preparer.prepare(request, stream=False)[0].body
     most, usual = math.ceil(len(body) / 3), math.ceil(len(body) / 4)
     by_calls = need_of(live(runtime, ms.Budget(calls=1)), request)
     assert by_calls == Need(CHAT, "m", "t", Amounts(0.0, float(most), 0.0, 1.0), usual)
@@ -112,7 +114,7 @@ WINDOWS: list[tuple[Mapping[str, object], float | None]] = [
 @pytest.mark.parametrize(("options", "part"), WINDOWS)
 def test_a_window_of_time_has_a_part_of_the_price(options: Mapping[str, Any], part: float | None) -> None:
     budgets = live(UnitRuntime(), ms.Budget(usd=1), price=price)
-    preparer = Preparer(addressed([RESPONSES]), {}, Limits(), lambda: "id", lambda: 0.0)
+    preparer = Preparer(addressed([RESPONSES]), {}, EngineLimits(), lambda: "id", lambda: 0.0)
     request = ask(max_output_tokens=50, **options)
     needed = budgets.need(request, *preparer.prepare(request, stream=False))
     plain = 50 + needed.amounts.input_tokens * 0.01
@@ -387,7 +389,7 @@ def test_another_target_s_amounts_are_reserved_anew() -> None:
 
 
 def test_an_observer_is_told_of_64_accounts_in_a_tick() -> None:
-    reported: list[ms.BudgetStatistics] = []
+    reported: list[BudgetStatistics] = []
     runtime = UnitRuntime()
     budgets = live(runtime, ms.Budget(calls=5, per="tenant"), watch=reported.append)
     for number in range(150):

@@ -11,6 +11,7 @@ import manystream as ms
 from manystream.engine.traffic.limits.host import Host
 from manystream.engine.traffic.routing.router import Router, RouteTarget
 from manystream.providers.model.options import Priority
+from manystream.statistics import RouteStatistics, TargetStatistics
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 
@@ -128,8 +129,8 @@ def test_a_target_that_cannot_take_requests_is_logged_once(caplog: pytest.LogCap
 def test_the_figures_of_a_route_are_complete() -> None:
     runtime = UnitRuntime()
     one = route(runtime, "one", "two", hedge=ms.Hedge(1.0))
-    new = ms.RouteStatistics(
-        tuple(ms.TargetStatistics(target, 0, 0, "closed", None, None, 0.0) for target in ("one/m", "two/m")), 0, 0
+    new = RouteStatistics(
+        tuple(TargetStatistics(target, 0, 0, "closed", None, None, 0.0) for target in ("one/m", "two/m")), 0, 0
     )
     assert one.statistics(0.0) == new
     one.succeed(0, one.begin(0, 0.0), 0.5, 0.0)

@@ -225,7 +225,7 @@ async def test_too_many_calls_name_the_limit() -> None:
     async def script(line: Line) -> None:
         await line.closed_by_peer()
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=ms.Limits(max_calls=2)) as engine:
+    async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=ms.EngineLimits(max_calls=2)) as engine:
         calls = [engine.start_request(hello()) for _ in range(2)]
         with pytest.raises(ms.TooManyCallsError) as raised:
             engine.start_request(hello())

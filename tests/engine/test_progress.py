@@ -152,7 +152,7 @@ async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: Moc
 
 
 async def test_a_wait_for_a_connection_is_named(autojump_clock: MockClock) -> None:
-    limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_connections=1))
     timeouts = ms.Timeouts(first_byte=100, queue=6)
     async with open_peer(asked) as peer, ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
         first = engine.start_stream(hello())
@@ -189,7 +189,7 @@ async def test_an_error_s_body_has_five_seconds(autojump_clock: MockClock) -> No
 
 async def test_the_connect_timeout_begins_when_a_connection_is_opened(autojump_clock: MockClock, hole: str) -> None:
     """A call that waited for its turn has its whole timeout."""
-    limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_connections=1))
     provider = ms.OpenAIChat("k", f"{hole}/v1")
     async with ms.open_engine([provider], retry=NO_RETRY, timeouts=ms.Timeouts(connect=3), limits=limits) as engine:
         calls = [engine.start_stream(hello()) for _ in range(2)]

@@ -70,7 +70,7 @@ async def test_each_attempt_is_signed_as_it_is_sent() -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["the-key-1", lambda: "the-key-1", lambda: ms.Token("the-key-1")])
+@pytest.mark.parametrize("key", ["the-key-1", lambda: "the-key-1", lambda: ms.AccessToken("the-key-1")])
 async def test_a_key_is_signed_as_well(key: ms.APIKey) -> None:
     seen: list[str] = []
 

@@ -14,13 +14,13 @@ import trio.testing
 import manystream as ms
 from manystream.batch import Batch, Journal, read_lines
 from manystream.engine.observe.observer import CallStart
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
 from tests.support.batches import line, model, records, write
 from tests.support.peers import Line, Peer, Recorder, answer, chat_answer, hello, open_peer, until
 
-ONE_PLACE = Limits(pool=PoolLimits(max_per_origin=1))
+ONE_PLACE = EngineLimits(pool=PoolLimits(max_per_origin=1))
 RETRY = ms.Retry(max_attempts=1)
 
 

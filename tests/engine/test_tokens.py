@@ -22,6 +22,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
+from manystream.tokens import WeightSpan, chat_template
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
@@ -301,7 +302,7 @@ async def test_the_forms_of_sglang() -> None:
         "return_input_ids_in_sglext": True, "return_output_ids_in_sglext": True, "logprobs": True, "top_logprobs": 2,
     }  # fmt: skip
     expected = ms.Tokens(
-        array("q", [5, 6]), array("d", [-1.0, -2.0]), array("q", [1, 2]), (ms.WeightSpan("v7", 0, 2),), 2, 1
+        array("q", [5, 6]), array("d", [-1.0, -2.0]), array("q", [1, 2]), (WeightSpan("v7", 0, 2),), 2, 1
     )
     assert asked.tokens == expected
     assert [(text, values) for _, text, _, values in asked.deltas] == [("a", [-1.0]), ("b", [-2.0])]
@@ -314,7 +315,7 @@ async def test_the_forms_of_sglang() -> None:
     body = {"id": "c", "model": "m", "choices": [choice], "usage": USAGE, "metadata": {"weight_versions": spans}}
     asked = await ask(body, profile="sglang", logprobs=2)
     assert asked.body["return_token_ids"] is True
-    assert asked.tokens.weight_versions == (ms.WeightSpan("v6", 0, 1), ms.WeightSpan("v7", 1, 2))
+    assert asked.tokens.weight_versions == (WeightSpan("v6", 0, 1), WeightSpan("v7", 1, 2))
     assert (asked.tokens.ids, asked.tokens.prompt_ids) == (expected.ids, expected.prompt_ids)
 
 
@@ -539,7 +540,7 @@ def test_the_last_tokens_show_where_the_text_ends(what: str, completions: bool) 
     body = whole({"content": text}, token_ids=ids, logprobs=entries, stop_reason=stop)
     body["choices"][0]["text"] = text
     name = "openai-completions" if completions else "openai-chat"
-    provider = ms.Completions(base_url="http://h") if completions else ms.OpenAIChat("key", "http://h/v1")
+    provider = ms.OpenAICompletions(base_url="http://h") if completions else ms.OpenAIChat("key", "http://h/v1")
     response = DIALECTS[name].decode(json.dumps(body).encode(), provider, lambda: "made")
     assert response.text == text
     assert response.tokens is not None
@@ -622,7 +623,7 @@ PARTS: list[list[dict[str, Any] | None]] = [
 
 JOINED = ms.Tokens(
     array("q", [5, 6, 7, 8, 9, 2]), array("d", [-5.0, -6.0, -7.0, -8.0, -9.0, -2.0]), array("q", [1, 2]),
-    (ms.WeightSpan("v1", 0, 3), ms.WeightSpan("v2", 4, 6)), None, 5,
+    (WeightSpan("v1", 0, 3), WeightSpan("v2", 4, 6)), None, 5,
 )  # fmt: skip
 
 
@@ -780,7 +781,7 @@ async def test_whole_answers_go_on_too() -> None:
             engine.start_request(ms.Request("m", prompt_token_ids=[1], continue_aborted=True, extra_body=limit))
     assert [body["token_ids"] for body in bodies] == [[1], [1, 5]]
     assert response.tokens == ms.Tokens(
-        array("q", [5, 6, 2]), array("d", [-5.0, -6.0, -2.0]), array("q", [1]), (ms.WeightSpan("v1", 0, 3),), None, 2
+        array("q", [5, 6, 2]), array("d", [-5.0, -6.0, -2.0]), array("q", [1]), (WeightSpan("v1", 0, 3),), None, 2
     )
 
 
@@ -967,7 +968,7 @@ async def rendered(turns: ms.Turns, messages: str | list[ms.Message], error: str
             ids = [*(99 for _ in body.get("tools", ())), *chain(*map(written, body["messages"])), START, 97]
             await line.send(answer(json.dumps({"count": len(ids), "tokens": ids, **answers})))
 
-    async with open_peer(serve) as peer, ms.open_engine([ms.chat_template(base_url=peer.origin)]) as engine:
+    async with open_peer(serve) as peer, ms.open_engine([chat_template(base_url=peer.origin)]) as engine:
         tool = ms.Tool("look", "Look.", {"type": "object", "properties": {}})
         expected = pytest.raises((ms.ProviderError, ms.InvalidRequestError), match=error) if error else nullcontext()
         with expected:
@@ -1021,7 +1022,7 @@ def test_ids_that_are_none_are_refused(ids: Any) -> None:
 @pytest.mark.parametrize("option", ["base_url", "name"])
 def test_a_template_s_options_are_texts(option: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match=f"^{option}: must be text"):
-        ms.chat_template(**{option: None})  # type: ignore[arg-type]
+        chat_template(**{option: None})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("news", "answers"), [
@@ -1035,12 +1036,12 @@ async def test_a_template_that_writes_before_is_refused(news: list[ms.Message], 
 
 
 async def test_the_ids_of_a_prompt_come_from_a_template_and_whole() -> None:
-    async with ms.open_engine([ms.chat_template(), ms.OpenAIChat("key")]) as engine:
+    async with ms.open_engine([chat_template(), ms.OpenAIChat("key")]) as engine:
         with pytest.raises(ms.InvalidRequestError, match=r"engine\.request"):
             engine.start_stream(ms.Request("chat-template/m", "Hi"))
 
     async def ask(request: ms.Request) -> ms.Response:
         return ms.Response()
 
-    with pytest.raises(ms.InvalidRequestError, match=r"is no ms\.chat_template"):
+    with pytest.raises(ms.InvalidRequestError, match=r"is no chat_template"):
         await ms.Turns().render(ask, "m", "Hi")

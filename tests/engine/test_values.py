@@ -349,11 +349,11 @@ def profile(**given: Any) -> ms.Profile:
         ({"timeouts": 30}, "timeouts: must be a Timeouts, not 30; use Timeouts(total=30)"),
         ({"retry": 3}, "retry: must be a Retry, not 3; use Retry(max_attempts=3)"),
         ({"limits": 3}, "limits: must be a Limits, not 3; use Limits(max_calls=3)"),
-        ({"limits": ms.Limits(max_calls=0)}, "limits.max_calls: must be a whole number of at least 1, not 0"),
-        ({"limits": ms.Limits(max_event_bytes=1e6)}, "limits.max_event_bytes: must be a whole number of at least 1, not 1000000.0"),  # type: ignore[arg-type]
-        ({"limits": ms.Limits(pool=3)}, "limits.pool: must be a PoolLimits, not 3; use PoolLimits(max_connections=3)"),  # type: ignore[arg-type]
-        ({"limits": ms.Limits(pool=ms.PoolLimits(max_connections=0))}, "limits.pool.max_connections: must be a whole number of at least 1, not 0"),
-        ({"limits": ms.Limits(pool=ms.PoolLimits(idle_expiry=math.nan))}, "limits.pool.idle_expiry: must be a number of seconds of at least 0, not nan"),
+        ({"limits": ms.EngineLimits(max_calls=0)}, "limits.max_calls: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.EngineLimits(max_event_bytes=1e6)}, "limits.max_event_bytes: must be a whole number of at least 1, not 1000000.0"),  # type: ignore[arg-type]
+        ({"limits": ms.EngineLimits(pool=3)}, "limits.pool: must be a PoolLimits, not 3; use PoolLimits(max_connections=3)"),  # type: ignore[arg-type]
+        ({"limits": ms.EngineLimits(pool=ms.PoolLimits(max_connections=0))}, "limits.pool.max_connections: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.EngineLimits(pool=ms.PoolLimits(idle_expiry=math.nan))}, "limits.pool.idle_expiry: must be a number of seconds of at least 0, not nan"),
         ({"tls": "ca.pem"}, "tls: must be a TLSConfig, not 'ca.pem'; use TLSConfig(ca_file='ca.pem')"),
         ({"tls": False}, "tls: must be a TLSConfig, not False; TLS cannot be switched off"),
         ({"tls": ms.TLSConfig(ca_file=3)}, "tls.ca_file: must be a path, not 3"),  # type: ignore[arg-type]
@@ -365,10 +365,10 @@ def profile(**given: Any) -> ms.Profile:
         ({"proxy": 3}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not int"),
         ({"proxy": False}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not bool; use '' for none"),
         ({"proxy": {"https": "http://h"}}, "proxy: must be the URL of a proxy, '' for none, or None for the environment's, not dict; it is one URL for all origins; `environment` has one per scheme"),
-        ({"limits": ms.Limits(retry_reserve=-1)}, "limits.retry_reserve: must be a number of at least 0, not -1"),
-        ({"limits": ms.Limits(retry_reserve=None)}, "limits.retry_reserve: must be a number of at least 0, not None"),  # type: ignore[arg-type]
-        ({"limits": ms.Limits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
-        ({"limits": ms.Limits(pool=ms.PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
+        ({"limits": ms.EngineLimits(retry_reserve=-1)}, "limits.retry_reserve: must be a number of at least 0, not -1"),
+        ({"limits": ms.EngineLimits(retry_reserve=None)}, "limits.retry_reserve: must be a number of at least 0, not None"),  # type: ignore[arg-type]
+        ({"limits": ms.EngineLimits(max_blocks=0)}, "limits.max_blocks: must be a whole number of at least 1, not 0"),
+        ({"limits": ms.EngineLimits(pool=ms.PoolLimits(max_age="5 min"))}, "limits.pool.max_age: must be a number of seconds of at least 0, not '5 min'"),  # type: ignore[arg-type]
         ({"dial": "socks5://127.0.0.1"}, "dial: must be an async function of a host and a port, not 'socks5://127.0.0.1'"),
         ({"environment": ["A=1"]}, "environment: must be a dict of texts, not list"),
         ({"environment": {"HTTP_PROXY": 3}}, "environment['HTTP_PROXY']: must be text, not int"),

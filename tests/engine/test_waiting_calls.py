@@ -14,6 +14,7 @@ from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal
+from manystream.statistics import LimiterStatistics, RouteStatistics
 from tests.engine.unit_runtime import Call, UnitRuntime
 
 
@@ -23,10 +24,10 @@ class Watch:
     def __init__(self) -> None:
         self.reported: list[tuple[object, ...]] = []
 
-    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: LimiterStatistics) -> None:
         self.reported.append((scope, statistics.waiting, statistics.running))
 
-    def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
         self.reported.append((route, statistics.waiting, statistics.targets[0].outstanding))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.request.addresses import addressed
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from manystream.engine.request.preparer import Preparer
 from tests.support.peers import Line, answer, chat_answer, hello, open_peer
 
@@ -154,7 +154,7 @@ def test_addresses_come_in_the_order_of_the_providers() -> None:
 
 
 def preparer(*providers: ms.Provider) -> Preparer:
-    return Preparer(addressed(providers), {}, Limits(), lambda: "an-id", lambda: 0.0)
+    return Preparer(addressed(providers), {}, EngineLimits(), lambda: "an-id", lambda: 0.0)
 
 
 def test_requests_of_one_kind_share_their_head() -> None:
@@ -235,7 +235,7 @@ ROWS_OF_SESSIONS: list[tuple[ms.Provider, str, str]] = [
 
 def sent_with(provider: ms.Provider, *, stream: bool = False, **options: object) -> dict[str, object]:
     """Return the headers and members of a request, as it would be sent."""
-    preparer = Preparer(addressed([provider]), {}, Limits(), str, lambda: 0.0)
+    preparer = Preparer(addressed([provider]), {}, EngineLimits(), str, lambda: 0.0)
     request = ms.Request(f"{provider.name}/m", [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
     prepared, _ = preparer.prepare(request, stream=stream)
     headers = {name.decode().lower(): value.decode() for name, value in prepared.head.headers}

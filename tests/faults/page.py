@@ -23,7 +23,7 @@ sees. The tests cause each fault on loopback with real sockets: resets, dropped 
 
 For every fault, these hold as well:
 
-- The call completes exactly once. A stream has exactly one `Done` or `Error`, last.
+- The call completes exactly once. A stream has exactly one `Done` or `ErrorEvent`, last.
 - The completion has everything that had arrived.
 - No descriptor and no task is left. The next call gets its own answer.
 - No error shows a key.

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from tests.faults.exchange import CLOCKS, ONCE_MORE, WHOLE, End, Wire, in_chunks, observe, ok, raw
 from tests.support.dialects import CHAT, DIALECTS, Wording
 from tests.support.peers import (
@@ -265,7 +265,7 @@ async def test_a_stream_beyond_the_cap_is_a_clear_error() -> None:
         while True:
             await line.send(chunked(chat_chunk("x" * 10_000), end=False))
 
-    limits = Limits(max_response_bytes=1_000_000)
+    limits = EngineLimits(max_response_bytes=1_000_000)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         completion = await engine.start_stream(hello()).wait()
         assert engine.statistics().bytes_received < 2_000_000

@@ -223,7 +223,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
             await line.send(STREAM)
 
     order: list[int] = []
-    limits = ms.Limits(pool=ms.PoolLimits(max_connections=50))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_connections=50))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits, retry=NO_RETRY) as engine:
         calls = [
             engine.start_stream(hello(), None, lambda _, number=number: order.append(number)) for number in range(1000)
@@ -240,7 +240,7 @@ async def test_a_thousand_calls_stay_below_the_cap() -> None:
 
 
 async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: MockClock) -> None:
-    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=1))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_per_origin=1))
     clocks = ms.Timeouts(total=30)
     async with (
         open_peer(lambda line: trio.sleep_forever()) as peer,

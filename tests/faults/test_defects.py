@@ -26,7 +26,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.transport.loop import PollerLoop
 from manystream.transport.pool import PoolLimits
 from manystream.transport.timers import Timers
@@ -50,7 +50,7 @@ KINDS = (ValueError, RecursionError, MemoryError)
 CLOCKS = ms.Timeouts(connect=5, first_byte=20, idle=10, total=60)
 RETRY = ms.Retry(max_attempts=2, base=0.1, jitter=0)
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
-POOL = Limits(pool=PoolLimits(max_per_origin=2, idle_expiry=5))
+POOL = EngineLimits(pool=PoolLimits(max_per_origin=2, idle_expiry=5))
 """A number of connections so small that calls wait for each other's connections."""
 
 ANSWERS = {

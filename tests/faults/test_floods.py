@@ -21,7 +21,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
@@ -43,7 +43,7 @@ MEGABYTE = 1_000_000
 PATIENCE = 90
 """Real seconds that a flood may take on a busy machine."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
-LIMITS = Limits(max_event_bytes=2 * MEGABYTE, max_response_bytes=200 * MEGABYTE)
+LIMITS = EngineLimits(max_event_bytes=2 * MEGABYTE, max_response_bytes=200 * MEGABYTE)
 """The cap on a response is above every flood, so that each flood reaches its own cap. The cap on an event is small."""
 MOST = 8 * MEGABYTE
 """The peak memory of a flood: one read, twice an event at its cap, and the test itself."""

@@ -27,7 +27,7 @@ from tests.support.peers import (
 )
 
 STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
-ONE_CONNECTION = ms.Limits(pool=ms.PoolLimits(max_per_origin=1))
+ONE_CONNECTION = ms.EngineLimits(pool=ms.PoolLimits(max_per_origin=1))
 
 
 async def settle() -> None:
@@ -108,7 +108,7 @@ async def test_waiting_calls_get_a_fresh_connection() -> None:
             await line.send(STREAM)
         await line.request()
 
-    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=2))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_per_origin=2))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=ONCE_MORE, limits=limits) as engine:
         calls = [engine.start_stream(hello()) for _ in range(60)]
         completions = [await call.wait() for call in calls]
@@ -294,7 +294,7 @@ async def test_rejected_answers_leave_their_connections_usable(autojump_clock: M
             rejected = answer(error_body("slow down " * 100), status="429 Too Many", headers="Retry-After-Ms: 10\r\n")
             await line.send(rejected if seen[0] <= 20 else STREAM)
 
-    limits = ms.Limits(pool=ms.PoolLimits(max_per_origin=2))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_per_origin=2))
     retry = ms.Retry(max_attempts=30)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits, retry=retry) as engine:
         calls = [engine.start_stream(hello()) for _ in range(4)]

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import Limits, TooManyCallsError
+from manystream.engine import EngineLimits, TooManyCallsError
 from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
@@ -19,7 +19,7 @@ from tests.support.peers import (
     until,
 )
 
-SMALL = Limits(max_event_bytes=100_000, max_response_bytes=200_000, max_error_bytes=10_000, max_calls=3)
+SMALL = EngineLimits(max_event_bytes=100_000, max_response_bytes=200_000, max_error_bytes=10_000, max_calls=3)
 
 
 async def outcome(script: object, *, stream: bool = True) -> tuple[ms.ProviderError, ms.Engine]:

@@ -310,7 +310,7 @@ async def test_without_traffic_control_the_error_names_the_reserve(autojump_cloc
     for reserve in (100, 0, math.inf):
         async with (
             serving(server),
-            ms.open_engine([server.provider], limits=ms.Limits(retry_reserve=reserve)) as engine,
+            ms.open_engine([server.provider], limits=ms.EngineLimits(retry_reserve=reserve)) as engine,
         ):
             calls = start(engine, 400)
             await trio.sleep(0.2)

@@ -11,7 +11,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.transport import dial as dialling
 from manystream.transport.backend import Backend
 from manystream.transport.pool import PoolLimits
@@ -119,7 +119,7 @@ async def test_calls_cancelled_in_the_queue_leak_nothing() -> None:
         await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
         await line.closed_by_peer()
 
-    limits = Limits(pool=PoolLimits(max_per_origin=1))
+    limits = EngineLimits(pool=PoolLimits(max_per_origin=1))
     request = hello()
 
     async def cancel_many(engine: ms.Engine, count: int) -> None:
@@ -167,7 +167,7 @@ async def test_thousands_of_addresses_have_an_error(monkeypatch: pytest.MonkeyPa
 
 async def test_a_connection_beyond_its_maximum_age_is_not_reused(autojump_clock: MockClock) -> None:
     """A busy keep-alive connection is replaced after `max_age`, so that a load balancer's new replicas get calls."""
-    limits = Limits(pool=PoolLimits(max_age=60))
+    limits = EngineLimits(pool=PoolLimits(max_age=60))
     async with open_peer(serve_soundly) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         for _ in range(21):
             assert (await engine.start_request(hello()).wait()).success

@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.transport.pool import PoolLimits
 from tests.faults.exchange import End, Wire
 from tests.support.peers import (
@@ -214,7 +214,7 @@ async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_cl
             requests += 1
             await line.send(answer(error_body("down"), status="503 Down", headers=headers))
 
-    limits = Limits(pool=PoolLimits(max_per_origin=50))
+    limits = EngineLimits(pool=PoolLimits(max_per_origin=50))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         calls = [engine.start_stream(hello()) for _ in range(1000)]
         completions = [await call.wait() for call in calls]
@@ -233,7 +233,7 @@ async def test_after_an_outage_calls_are_retried(autojump_clock: MockClock) -> N
             failed = not failed
             await line.send(answer("{}", status="503 Down") if down or failed else GOOD)
 
-    limits = Limits(pool=PoolLimits(max_per_origin=50))
+    limits = EngineLimits(pool=PoolLimits(max_per_origin=50))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         for call in [engine.start_stream(hello()) for _ in range(500)]:
             await call.wait()
@@ -253,7 +253,7 @@ async def test_a_reserve_of_retries_grows_by_a_fifth_of_each_call() -> None:
     retry = ms.Retry(max_attempts=20, base=0, jitter=0)
     async with (
         open_peer(script) as peer,
-        ms.open_engine([peer.chat], retry=retry, limits=Limits(retry_reserve=5)) as engine,
+        ms.open_engine([peer.chat], retry=retry, limits=EngineLimits(retry_reserve=5)) as engine,
     ):
 
         async def attempts(calls: int) -> list[int]:

@@ -21,7 +21,15 @@ from manystream.providers.catalog.provider import (
 )
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.events import Done, Error, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
+from manystream.providers.model.events import (
+    Done,
+    ErrorEvent,
+    Event,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
@@ -274,7 +282,7 @@ def run_machine(
         order.check(event)
         events.append(event)
     assert machine.ended
-    assert isinstance(events[-1], Done | Error)
+    assert isinstance(events[-1], Done | ErrorEvent)
     assert machine.end() == ()
     assert machine.feed("", b"{}") == ()
     response = machine.response()

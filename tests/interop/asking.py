@@ -77,5 +77,5 @@ async def ask(
         completion = await call.wait()
     assert completions == [completion]
     if stream:
-        assert isinstance(events[-1], ms.Done if completion.success else ms.Error)
+        assert isinstance(events[-1], ms.Done if completion.success else ms.ErrorEvent)
     return Answer(completion, events)

@@ -22,6 +22,7 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.tokens import chat_template
 
 CALLS = int(os.environ.get("MANYSTREAM_TOKEN_CALLS", "10000"))
 AT_ONCE = 1024
@@ -226,7 +227,7 @@ async def test_chat_and_completions_have_the_same_ids(server: Server, stream: bo
     model = server.model()
     profile = "vllm" if server is SERVERS["vllm"] else "sglang"
     chat = ms.OpenAIChat("any", f"{server.url}/v1", profile=profile, name="chat")
-    async with ms.open_engine([chat, ms.Completions("any", f"{server.url}/v1", name="text")]) as engine:
+    async with ms.open_engine([chat, ms.OpenAICompletions("any", f"{server.url}/v1", name="text")]) as engine:
         for provider in ("chat", "text"):
             request = ms.Request(
                 f"{provider}/{model}", "Hello", return_tokens=True, logprobs=0, temperature=0, max_output_tokens=LENGTH
@@ -244,7 +245,7 @@ async def test_chat_and_completions_have_the_same_ids(server: Server, stream: bo
 async def test_eight_turns_are_never_tokenised_again(server: Server, tool: bool) -> None:
     """Each prompt is the last one, its answer, and what the template writes; the server reports the prompt it got."""
     model, at_once = server.model(), 32
-    template = ms.chat_template(base_url=server.url if server is SERVERS["vllm"] else f"{server.url}/v1")
+    template = chat_template(base_url=server.url if server is SERVERS["vllm"] else f"{server.url}/v1")
     async with ms.open_engine([template, server.provider(base_url=server.url, name="server")]) as engine:
 
         async def converse(number: int) -> None:

@@ -97,7 +97,7 @@ def run(door: str, blocked: Blocked, monkeypatch: pytest.MonkeyPatch, main: Main
 def opened(door: str, server: Server, name: str) -> AbstractAsyncContextManager[Any]:
     timeouts = ms.Timeouts(**{name: TIMEOUT})
     providers = [ms.OpenAIChat("key", f"{server.url}/v1", name="peer")]
-    limits = ms.Limits(pool=ms.PoolLimits(max_connections=1))
+    limits = ms.EngineLimits(pool=ms.PoolLimits(max_connections=1))
     return ms.open_engine(providers, retry=NO_RETRY, timeouts=timeouts, limits=limits)
 
 

@@ -34,9 +34,9 @@ ACCESS = credentials.Credentials("AKIDEXAMPLE", "canary-secret-access-key", "can
 STATIC = {"access_key_id": ACCESS.access_key, "secret_access_key": ACCESS.secret_key, "session_token": ACCESS.token}
 
 
-async def fetch_token() -> ms.Token:
+async def fetch_token() -> ms.AccessToken:
     await trio.sleep(0)
-    return ms.Token(TOKEN)
+    return ms.AccessToken(TOKEN)
 
 
 def sigv4(service: str) -> ms.Sign:
@@ -304,10 +304,10 @@ def test_a_server_refuses_a_signature_of_another_body() -> None:
 async def test_a_token_that_the_cloud_has_revoked_is_replaced(name: str) -> None:
     current, asked = ["canary-old-token", "canary-new-token"], 0
 
-    async def token() -> ms.Token:
+    async def token() -> ms.AccessToken:
         nonlocal asked
         asked += 1
-        return ms.Token(current[asked - 1])
+        return ms.AccessToken(current[asked - 1])
 
     def respond(sent: Sent) -> bytes:
         known = sent.headers.get("authorization") == "Bearer canary-new-token"
@@ -334,9 +334,9 @@ async def test_gemini_on_vertex_takes_application_default_credentials() -> None:
 
     adc = Adc(None)
 
-    async def token() -> ms.Token:
+    async def token() -> ms.AccessToken:
         await trio.to_thread.run_sync(adc.refresh, object())
-        return ms.Token(adc.token)
+        return ms.AccessToken(adc.token)
 
     server = Server()
     async with open_peer(server.script) as peer:

@@ -13,7 +13,7 @@ import manystream as ms
 from manystream.engine.call.completion import Completion, Timings
 from manystream.engine.observe.observer import CallStart
 from manystream.engine.traffic.budgets.amounts import Amounts, BudgetStatistics
-from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics
+from manystream.engine.traffic.limits.rate_limit import BucketStatistics, LimiterStatistics
 from manystream.engine.traffic.routing.options import RouteStatistics, TargetStatistics
 from manystream.otel import OpenTelemetryObserver
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
@@ -202,8 +202,8 @@ def test_a_call_that_reports_no_tokens_records_none() -> None:
 
 def test_every_figure_of_a_scope_is_a_metric() -> None:
     telemetry = Telemetry()
-    limits = {"requests": LimitStatistics(1.5, 60, 40)}
-    learned = {"tokens": LimitStatistics(25, 100, -3)}
+    limits = {"requests": BucketStatistics(1.5, 60, 40)}
+    learned = {"tokens": BucketStatistics(25, 100, -3)}
     telemetry.observer.limiter_changed("p/old", LimiterStatistics(1, 2, 3, 4, {}, {}, 5, 6, 7, 8, None))
     telemetry.observer.limiter_changed("p/m", LimiterStatistics(9, 9, 9, 9, {}, {}, 9, 9, 9, 9, 9))
     telemetry.observer.limiter_changed("p/m", LimiterStatistics(11, 12, 13, 14, limits, learned, 15, 16, 17, 18, 19))

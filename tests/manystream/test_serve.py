@@ -522,9 +522,9 @@ USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 SGLANG = {"text": " Rhine", "output_ids": [7, 8], "meta_info": {"id": "r", "prompt_tokens": 3, "completion_tokens": 2,
     "finish_reason": {"type": "stop"}}}  # fmt: skip
 PROMPTS: list[tuple[type[ms.Provider], str, dict[str, object], object]] = [
-    (ms.Completions, "/v1/completions", {"model": "m", "prompt": "A river:", "max_tokens": 5},
+    (ms.OpenAICompletions, "/v1/completions", {"model": "m", "prompt": "A river:", "max_tokens": 5},
         {"id": "c", "model": "m", "choices": [CHOICE], "usage": USAGE}),
-    (ms.Completions, "/v1/completions", {"prompt": [1, 2, 3]}, {"id": "c", "choices": [CHOICE], "usage": USAGE}),
+    (ms.OpenAICompletions, "/v1/completions", {"prompt": [1, 2, 3]}, {"id": "c", "choices": [CHOICE], "usage": USAGE}),
     (ms.VLLMGenerate, "/inference/v1/generate", {"token_ids": [1, 2, 3], "sampling_params": {"max_tokens": 5}},
         {"request_id": "r", "choices": [CHOICE]}),
     (ms.SGLangGenerate, "/generate", {"input_ids": [1, 2, 3], "sampling_params": {"max_new_tokens": 5}}, SGLANG),
@@ -570,7 +570,7 @@ async def test_prompts_go_on_as_they_came(
     assert head.startswith(f"POST {path} HTTP/1.1\r\n")
     assert json.loads(content).items() >= sent.items()
     assert ("model" in json.loads(content)) == ("model" in body)
-    assert (tokenized.status, len(seen)) == ((400, 1) if kind is ms.Completions else (200, 2))
+    assert (tokenized.status, len(seen)) == ((400, 1) if kind is ms.OpenAICompletions else (200, 2))
     assert len(seen) == 1 or seen[1].startswith(b"POST /tokenize HTTP/1.1\r\n")
 
 
@@ -1199,7 +1199,7 @@ async def test_a_client_that_does_not_read_stops_the_provider(request_: bytes) -
             sent += 1
         await line.send(chunked(*chat_stream("")[-2:]))
 
-    limits = ms.Limits(max_response_bytes=1 << 30)
+    limits = ms.EngineLimits(max_response_bytes=1 << 30)
     async with (
         open_peer(script) as peer,
         ms.open_engine([peer.chat], limits=limits) as engine,
@@ -1242,7 +1242,7 @@ async def test_clients_that_never_read_hold_no_place_for_ever(reads: bool, autoj
             await line.send(chunked(event, end=False))
         await line.send(chunked(*chat_stream("")[-2:]))
 
-    limits = ms.Limits(max_response_bytes=1 << 30)
+    limits = ms.EngineLimits(max_response_bytes=1 << 30)
     traffic = ms.Traffic(rates={"peer": ms.RateLimit(concurrent=2)})
     async with (
         open_peer(script) as peer,

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.store import APPLICATION_ID, SCHEMA_VERSION, StoredConversation, StoreError
+from manystream.store import APPLICATION_ID, SCHEMA_VERSION, Row, RowError, StoredConversation, StoreError
 from tests.support.waiting import LONGEST
 
 SIGNED = ms.Message.tool_call_with_thinking(
@@ -88,7 +88,7 @@ def test_rows_are_kind_content_and_data_json(store: ms.ConversationStore, path: 
     with sqlite3.connect(path) as connection:
         found = connection.execute("SELECT kind, content, data_json FROM rows ORDER BY message, part").fetchall()
     connection.close()
-    assert [ms.Row(*row) for row in found] == store.rows(id)
+    assert [Row(*row) for row in found] == store.rows(id)
 
 
 def test_a_result_without_its_call_is_restored_unchanged(store: ms.ConversationStore) -> None:
@@ -155,7 +155,7 @@ def test_a_malformed_row_of_another_program_is_named(store: ms.ConversationStore
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO rows VALUES (?, 1, 0, 'tool_call', NULL, '{')", (id,))
     connection.close()
-    with pytest.raises(ms.RowError, match=r"row 2 \(kind 'tool_call'\), field 'data_json'"):
+    with pytest.raises(RowError, match=r"row 2 \(kind 'tool_call'\), field 'data_json'"):
         store.restore(id)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import manystream as ms
-from manystream.store import StoreError, _in_transaction
+from manystream.store import RowError, StoreError, _in_transaction
 from tests.support.disk import room
 from tests.support.waiting import LONGEST
 
@@ -338,6 +338,6 @@ def uses_that_fail(path: Path, id: str, fork: str) -> int:
         ):
             try:
                 use()
-            except (StoreError, ms.RowError):
+            except (StoreError, RowError):
                 failures += 1
     return failures

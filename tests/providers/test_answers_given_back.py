@@ -362,7 +362,7 @@ def test_a_body_that_says_nothing_may_be_retried(name: str, body: str) -> None:
 def test_an_end_without_an_answer_may_be_retried(name: str, events: list[str]) -> None:
     machine = BY_NAME[name].machine(PROVIDERS[name], lambda: "made")
     seen = [event for data in events for event in machine.feed("", data.encode())]
-    assert isinstance(seen[-1], ms.Error)
+    assert isinstance(seen[-1], ms.ErrorEvent)
     assert is_no_answer(seen[-1].error)
     assert machine.ended
     assert machine.end() == machine.feed("", b"[DONE]") == ()
@@ -400,5 +400,5 @@ def test_a_dialect_that_ends_before_its_answer_gets_the_error() -> None:
             raise AssertionError
 
     (event,) = Machine(PROVIDERS["chat"], lambda: "made").feed("", b"{}")
-    assert isinstance(event, ms.Error)
+    assert isinstance(event, ms.ErrorEvent)
     assert is_no_answer(event.error)

@@ -11,6 +11,7 @@ import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.json.json_values import JSONObject, MalformedJSONError
 from manystream.providers.model.messages import Block
+from manystream.store import RowError, rows_from_message
 
 from .strategies import conversations
 
@@ -426,9 +427,7 @@ def test_the_text_beside_calls_is_kept_in_its_place() -> None:
     assert conversation.complete_tool(B, "2") == whole
     assert conversation.messages == [*whole]
     appended = kept(THINKING, first, A, own, B, last)
-    rows = [
-        row for call in (A, B) for said in appended.complete_tool(call, call.id) for row in ms.rows_from_message(said)
-    ]
+    rows = [row for call in (A, B) for said in appended.complete_tool(call, call.id) for row in rows_from_message(said)]
     assert ms.Conversation.from_rows(rows) == ms.Conversation(appended.messages)
 
 
@@ -508,7 +507,7 @@ def test_a_failed_tool_is_marked() -> None:
 
 
 def stored(*messages: ms.Message) -> list[ms.Message]:
-    rows = [row for message in messages for row in ms.rows_from_message(message)]
+    rows = [row for message in messages for row in rows_from_message(message)]
     return ms.Conversation.from_rows(rows).messages
 
 
@@ -535,15 +534,15 @@ THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
 )  # fmt: skip
 def test_a_longer_pair_replaces_another(written: tuple[ms.Message, ...], read: tuple[ms.Message, ...] | None) -> None:
     if read is None:
-        with pytest.raises(ms.RowError, match="no earlier row calls a tool as 'cc'"):
+        with pytest.raises(RowError, match="no earlier row calls a tool as 'cc'"):
             stored(*written)
     else:
         assert stored(*written) == [*read]
 
 
 def test_results_without_calls_are_read_unless_that_is_refused() -> None:
-    rows = ms.rows_from_message(answered((A, "1")))
-    with pytest.raises(ms.RowError):
+    rows = rows_from_message(answered((A, "1")))
+    with pytest.raises(RowError):
         ms.Conversation.from_rows(rows)
     assert ms.Conversation.from_rows(rows, strict=False).messages == [answered((A, "1"))]
 

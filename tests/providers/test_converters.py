@@ -32,6 +32,7 @@ from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
+from manystream.store import Row, message_from_row
 
 from .strategies import JSON_VALUES, NAMES
 
@@ -702,10 +703,10 @@ def test_a_system_message_is_kept_in_rows() -> None:
     rows = said.rows()
     assert [row.kind for row in rows] == ["system", "user", "system", "system", "user"]
     assert ms.Conversation.from_rows(rows) == said
-    assert ms.message_from_row(rows[0]) == ms.Message.system("first")
+    assert message_from_row(rows[0]) == ms.Message.system("first")
 
 
 def test_a_system_row_without_a_role_is_the_prompt_when_first() -> None:
-    rows = [ms.Row(kind, text) for kind, text in (("system", "s"), ("user", "a"), ("system", "t"), ("system", None))]
-    assert ms.message_from_row(rows[0]) is None
+    rows = [Row(kind, text) for kind, text in (("system", "s"), ("user", "a"), ("system", "t"), ("system", None))]
+    assert message_from_row(rows[0]) is None
     assert ms.Conversation.from_rows(rows).messages == [ms.Message.user("a"), ms.Message.system("t")]

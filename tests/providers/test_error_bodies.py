@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from manystream import Error, OpenAIChat
+from manystream import ErrorEvent, OpenAIChat
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.catalog.dialect import BARE_LINES, Dialect
 from manystream.providers.gemini import DIALECT as GEMINI
@@ -124,7 +124,7 @@ def test_a_part_of_an_answer_is_no_bare_error(member: str) -> None:
 def test_the_error_in_lines_that_are_no_events(lines: bytes, message: str) -> None:
     machine = OPENAI.machine(OpenAIChat("key"), lambda: "made")
     event = [*machine.feed(BARE_LINES, lines), *machine.end()][-1]
-    assert isinstance(event, Error)
+    assert isinstance(event, ErrorEvent)
     assert event.error.message == message
 
 
@@ -348,7 +348,7 @@ def test_the_status_of_minimax_is_that_of_the_error(status: int, category: Error
     body = dumps({"id": "a", "choices": None, "base_resp": error})
     machine = OPENAI.machine(OpenAIChat("key"), lambda: "made")
     event = machine.feed("", body)[-1]
-    assert isinstance(event, Error)
+    assert isinstance(event, ErrorEvent)
     with pytest.raises(ProviderError) as raised:
         OPENAI.decode(body, OpenAIChat("key"), lambda: "made")
     refused = OPENAI.decode_error(200, {}, body, NOW)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import Error, TextDelta
+from manystream.providers.model.events import ErrorEvent, TextDelta
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.answer_body import foreign_answer
 from tests.conformance.exchange import provider_for
@@ -87,7 +87,7 @@ def last(own: str, events: list[dict[str, Any]], *, named: bool = True, mark: bo
 def test_a_stream_of_another_api_is_named_and_not_retried(own: str, other: str) -> None:
     for named, mark in ((True, False), (False, False), (False, True)):
         end = last(own, STREAMS[other], named=named, mark=mark)
-        assert isinstance(end, Error)
+        assert isinstance(end, ErrorEvent)
         check(end.error, other)
 
 
@@ -102,7 +102,7 @@ def test_a_body_of_another_api_is_named_and_not_retried(own: str, other: str) ->
 def test_a_stream_of_the_own_api_that_ends_early_is_only_cut(own: str) -> None:
     for count in range(1, len(STREAMS[own])):
         end = last(own, STREAMS[own][:count])
-        if isinstance(end, Error):
+        if isinstance(end, ErrorEvent):
             assert (end.error.category, end.error.retryable) == (ErrorCategory.NETWORK, True)
 
 
@@ -112,7 +112,7 @@ def test_an_answer_with_text_is_cut_whatever_came_with_it() -> None:
     came = [event for value in events for event in machine.feed("", json.dumps(value).encode())]
     assert any(isinstance(event, TextDelta) for event in came)
     end = machine.end()[-1]
-    assert isinstance(end, Error)
+    assert isinstance(end, ErrorEvent)
     assert end.error.category is ErrorCategory.NETWORK
 
 

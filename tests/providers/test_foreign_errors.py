@@ -8,7 +8,7 @@ from google.genai import types as google
 import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import Error
+from manystream.providers.model.events import ErrorEvent
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 PROVIDERS: dict[str, ms.Provider] = {
@@ -59,7 +59,7 @@ def streamed(dialect: str, name: str, data: bytes) -> ProviderError:
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     events = [*machine.feed(name, data), *machine.end()]
     assert len(events) == 1, events
-    assert isinstance(events[0], Error)
+    assert isinstance(events[0], ErrorEvent)
     return events[0].error
 
 
@@ -78,7 +78,7 @@ def test_an_error_in_stray_lines_is_read_in_any_form(dialect: str, form: str) ->
     name, value, category = FORMS[form]
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     (event,) = machine.feed(BARE_LINES, b"error: " + wire(value) if name == "error" else wire(value))
-    assert isinstance(event, Error)
+    assert isinstance(event, ErrorEvent)
     assert (event.error.category, "out of slots" in event.error.message) == (category, True)
 
 
@@ -158,7 +158,7 @@ def test_every_reason_to_block_a_prompt_is_a_filter(dialect: str) -> None:
             assert DIALECTS[dialect].decode_error(status, {}, wire(value), 0.0).category is FILTERED[0], code
         machine = DIALECTS[dialect].machine(ms.GeminiInteractions(), lambda: "id")
         (event,) = machine.feed("error", wire({"event_type": "error", **value}))
-        assert isinstance(event, Error)
+        assert isinstance(event, ErrorEvent)
         assert (event.error.category, event.error.retryable) == FILTERED
 
 

@@ -41,6 +41,7 @@ from manystream.providers.model.rows import messages_from_rows
 from manystream.providers.openai import legacy
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
+from manystream.store import Row, message_from_row, rows_from_message
 
 OK = ToolCallResult.ok("rain")
 STATE = ms.ProviderState("google", {"x": 1})
@@ -357,7 +358,7 @@ NO_VALUES: list[object] = [None, 5, "", []]
 """What each parameter of each maker is given."""
 
 CALL, RESPONSE = ms.ToolCall("c", "f", "{}"), ms.Response([ms.Text("a")])
-SAID, ROW, TURN = ms.Message.user("a"), ms.Row("user", "a"), HistoryMessage("user", "a")
+SAID, ROW, TURN = ms.Message.user("a"), Row("user", "a"), HistoryMessage("user", "a")
 HISTORY, REQUEST = History("s", None, [TURN]), ms.Request("m", [SAID])
 RESULT_PART = ToolResultPart("c", "f", OK)
 LEGACY = legacy.transform_request(REQUEST)
@@ -398,11 +399,11 @@ MAKERS: list[tuple[str, Maker, dict[str, object], Accepted]] = [
      {"call": CALL, "output": "x", "is_error": False}, {"output": TEXT_OR_LIST}),
     # --- rows
     ("from_rows", ms.Conversation.from_rows, {"rows": [ROW], "strict": True}, {"rows": [[]]}),
-    ("Row", lambda kind, content, data_json: ms.message_from_row(ms.Row(kind, content, data_json)),
+    ("Row", lambda kind, content, data_json: message_from_row(Row(kind, content, data_json)),
      {"kind": "user", "content": "a", "data_json": "{}"}, {"content": [""], "data_json": OPTIONAL}),
-    ("message_from_row", ms.message_from_row, {"row": ROW, "position": 1}, {"position": [None, 5]}),
+    ("message_from_row", message_from_row, {"row": ROW, "position": 1}, {"position": [None, 5]}),
     ("messages_from_rows", messages_from_rows, {"rows": [ROW], "strict": True}, {"rows": [[]]}),
-    ("rows_from_message", ms.rows_from_message, {"message": SAID}, {}),
+    ("rows_from_message", rows_from_message, {"message": SAID}, {}),
     # --- the common history
     ("TextPart", TextPart, {"text": "a", "origin": None}, {"text": [""], "origin": OPTIONAL}),
     ("ToolCallPart", ToolCallPart,

@@ -277,7 +277,7 @@ def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
     events: list[ms.Event] = []
     for piece in pieces:
         events.extend(machine.feed("", piece[6:-2]))
-    errors = [event for event in events if isinstance(event, ms.Error)]
+    errors = [event for event in events if isinstance(event, ms.ErrorEvent)]
     assert errors == events[-1:] if errors else True, "an error is the last event"
     machine.response()
     return errors[0].error.message if errors else ""

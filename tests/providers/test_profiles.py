@@ -19,7 +19,7 @@ CLASSES: dict[str, type[ms.Provider]] = {
     kind.dialect: kind
     for kind in (
         ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions, ms.VLLMGenerate,
-        ms.SGLangGenerate, ms.Completions,
+        ms.SGLangGenerate, ms.OpenAICompletions,
     )
 }  # fmt: skip
 HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]

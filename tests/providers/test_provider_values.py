@@ -130,8 +130,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Gemini([]), "api_key: must hold at least one key"),
     *((partial(kind, key), "api_key: looks like a URL: give it as base_url=…")
       for key in ("http://127.0.0.1:8000/v1", "HTTPS://h.example", "localhost:8000", "127.0.0.1/v1", "localhost")
-      for kind in (ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions, ms.Completions,
-                   ms.VLLMGenerate, ms.SGLangGenerate)),
+      for kind in (ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions,
+                   ms.OpenAICompletions, ms.VLLMGenerate, ms.SGLangGenerate)),
     (lambda: ms.Gemini("http://h.example", "sk-key"), "api_key: looks like a URL: give it as base_url=…"),
     (lambda: ms.Gemini(["a", "https://h.example"]), "api_key[1]: looks like a URL: give it as base_url=…"),
     (lambda: ms.Gemini("k", name="https://h.example/v1"), "name: looks like a URL: give it as base_url=…"),
@@ -450,7 +450,7 @@ def test_errors_can_be_sent_to_another_process() -> None:
 # --- the order of events ---
 
 START, DONE = ms.Start(), ms.Done(ms.FinishReason.STOP, None, ms.Usage())
-ERROR = ms.Error(truncated())
+ERROR = ms.ErrorEvent(truncated())
 CALL = ms.ToolCallStart(0, "c", "f")
 
 

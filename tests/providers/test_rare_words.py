@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream import Error
+from manystream import ErrorEvent
 from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
 from manystream.providers.catalog.registry import DIALECTS
@@ -277,7 +277,7 @@ def test_an_event_of_an_odd_type_is_no_defect(dialect: str, odd: Any) -> None:
     for value in ({"type": odd}, {"object": odd}, {"error": {"type": odd, "code": odd}}, [{"type": odd}]):
         machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
         end = [*machine.feed("", json.dumps(value).encode()), *machine.end()][-1]
-        assert isinstance(end, Error)
+        assert isinstance(end, ErrorEvent)
         assert "defect" not in end.error.message
 
 

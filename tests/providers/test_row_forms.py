@@ -9,6 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.model.messages import Block, CacheControl, ProviderState
 from manystream.providers.model.rows import messages_from_rows, rows_from_message
+from manystream.store import Row, RowError, message_from_row
 
 STATE = ProviderState("anthropic", {"k": 1})
 STATE_JSON = {"provider": "anthropic", "data": {"k": 1}}
@@ -85,7 +86,7 @@ WRITTEN: list[tuple[ms.Role, Block, Stored]] = [
 ]  # fmt: skip
 
 
-def stored(row: ms.Row) -> Stored:
+def stored(row: Row) -> Stored:
     return row.kind, row.content, None if row.data_json is None else json.loads(row.data_json)
 
 
@@ -164,11 +165,11 @@ def test_a_block_of_another_class_has_no_row() -> None:
 # --- reading ---
 
 
-def row(kind: str, content: str | None = None, /, **data: object) -> ms.Row:
-    return ms.Row(kind, content, json.dumps(data))
+def row(kind: str, content: str | None = None, /, **data: object) -> Row:
+    return Row(kind, content, json.dumps(data))
 
 
-READ: list[tuple[ms.Row, Block]] = [
+READ: list[tuple[Row, Block]] = [
     (row("user", "a", cache_control={"ttl": "5m"}), ms.Text("a", cache_control=CacheControl("5m"))),
     (row("user", "a", cache_control={}), ms.Text("a", cache_control=CacheControl())),
     (row("user", "a", citations=None, state=None, cache_control=None, role=None), ms.Text("a")),
@@ -192,21 +193,21 @@ READ: list[tuple[ms.Row, Block]] = [
 
 
 @pytest.mark.parametrize(("stored", "block"), READ)
-def test_a_row_of_another_form_is_read(stored: ms.Row, block: Block) -> None:
-    message = ms.message_from_row(stored)
+def test_a_row_of_another_form_is_read(stored: Row, block: Block) -> None:
+    message = message_from_row(stored)
     assert message.content == [block]
 
 
 def test_a_row_that_says_it_is_empty_has_no_block() -> None:
-    assert ms.message_from_row(row("assistant", "a", empty=True)) == ms.Message("assistant", [])
+    assert message_from_row(row("assistant", "a", empty=True)) == ms.Message("assistant", [])
 
 
 CALLED = {"tool_call_id": "t", "tool_name": "f"}
-REFUSED: list[tuple[ms.Row, str]] = [
+REFUSED: list[tuple[Row, str]] = [
     (row("robot"),
         "field 'kind': unknown kind; known are system, user, assistant, tool_call, tool_result, tool, thinking,"
         " redacted_thinking, image, file, provider_block"),
-    (ms.Row("user", "a", "[1]"), "field 'data_json': must be a JSON object, not list"),
+    (Row("user", "a", "[1]"), "field 'data_json': must be a JSON object, not list"),
     (row("user"), "field 'content': is missing"),
     (row("user", "a", role="robot"), "field 'role': unknown role 'robot'"),
     (row("user", "a", role=1), "field 'role': must be str, not int"),
@@ -262,30 +263,30 @@ REFUSED: list[tuple[ms.Row, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "words"), REFUSED)
-def test_the_error_of_a_row_says_what_is_wrong(wrong: ms.Row, words: str) -> None:
-    with pytest.raises(ms.RowError) as caught:
-        ms.message_from_row(wrong)
+def test_the_error_of_a_row_says_what_is_wrong(wrong: Row, words: str) -> None:
+    with pytest.raises(RowError) as caught:
+        message_from_row(wrong)
     assert str(caught.value) == f"row (kind {wrong.kind!r}), {words}"
     assert caught.value.reason == words.partition("': ")[2]
     assert (caught.value.row, caught.value.position) == (wrong, None)
-    with pytest.raises(ms.RowError) as caught:
+    with pytest.raises(RowError) as caught:
         messages_from_rows([row("user", "a"), row("system"), wrong])
     assert str(caught.value) == f"row 2 (kind {wrong.kind!r}), {words}"
     assert caught.value.position == 2
-    with pytest.raises(ms.RowError, match=r"^row 0 \(kind"):
-        ms.message_from_row(wrong, 0)
+    with pytest.raises(RowError, match=r"^row 0 \(kind"):
+        message_from_row(wrong, 0)
 
 
 def test_data_that_is_no_json_is_shown() -> None:
-    with pytest.raises(ms.RowError, match=r"^row \(kind 'user'\), field 'data_json': malformed JSON '\{': "):
-        ms.message_from_row(ms.Row("user", "a", "{"))
+    with pytest.raises(RowError, match=r"^row \(kind 'user'\), field 'data_json': malformed JSON '\{': "):
+        message_from_row(Row("user", "a", "{"))
 
 
 def test_a_row_continues_only_a_message_of_its_role() -> None:
     error = "field 'continues': there is no message before it that it could continue"
     continued = row("assistant", "b", continues=True)
     for before, place in (([], 0), ([row("system", "s")], 1), ([row("user", "a")], 1)):
-        with pytest.raises(ms.RowError) as caught:
+        with pytest.raises(RowError) as caught:
             messages_from_rows([*before, continued])
         assert str(caught.value) == f"row {place} (kind 'assistant'), {error}"
     system = row("system", "s")
@@ -298,7 +299,7 @@ def test_a_row_continues_only_a_message_of_its_role() -> None:
 def test_results_need_an_earlier_call_unless_that_is_not_asked() -> None:
     called, result = row("tool_call", **CALLED, tool_args="{}"), row("tool", id="t", output="r")
     assert len(messages_from_rows([called, result])) == 2
-    with pytest.raises(ms.RowError) as caught:
+    with pytest.raises(RowError) as caught:
         messages_from_rows([result, called])
     error = "row 0 (kind 'tool'), field 'tool_call_id': no earlier row calls a tool as 't'"
     assert (str(caught.value), caught.value.field) == (error, "tool_call_id")

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 import manystream as ms
 from manystream.providers.model.messages import Block
 from manystream.providers.model.rows import messages_from_rows
+from manystream.store import Row, RowError, message_from_row, rows_from_message
 
 from .strategies import conversations, messages
 
 
-def row(kind: str, content: str | None = None, /, **data: object) -> ms.Row:
-    return ms.Row(kind, content, json.dumps(data) if data else None)
+def row(kind: str, content: str | None = None, /, **data: object) -> Row:
+    return Row(kind, content, json.dumps(data) if data else None)
 
 
-def data_of(row: ms.Row) -> dict[str, object]:
+def data_of(row: Row) -> dict[str, object]:
     data = json.loads(row.data_json or "{}")
     assert isinstance(data, dict)
     return data
@@ -32,15 +33,15 @@ MADE = ms.ToolCall("t1", "weather", '{"city": "Oslo"}')
 
 
 def test_a_system_row_is_no_message() -> None:
-    assert ms.message_from_row(row("system", "Be brief.")) is None
+    assert message_from_row(row("system", "Be brief.")) is None
 
 
 @pytest.mark.parametrize("kind", ["user", "assistant"])
 def test_user_and_assistant_rows_are_text(kind: str) -> None:
-    assert ms.message_from_row(row(kind, "hello")) == ms.Message(kind, "hello")
+    assert message_from_row(row(kind, "hello")) == ms.Message(kind, "hello")
 
 
-ROLES: list[tuple[ms.Row, str]] = [
+ROLES: list[tuple[Row, str]] = [
     (row("user", "a"), "user"),
     (row("assistant", "a"), "assistant"),
     (row("tool_call", **CALL), "assistant"),
@@ -55,12 +56,12 @@ ROLES: list[tuple[ms.Row, str]] = [
 
 
 @pytest.mark.parametrize(("stored", "role"), ROLES, ids=[stored.kind for stored, _ in ROLES])
-def test_a_row_s_kind_decides_the_role_it_does_not_name(stored: ms.Row, role: str) -> None:
-    message = ms.message_from_row(stored)
+def test_a_row_s_kind_decides_the_role_it_does_not_name(stored: Row, role: str) -> None:
+    message = message_from_row(stored)
     assert message.role.value == role
-    assert "role" not in data_of(ms.rows_from_message(message)[0])
+    assert "role" not in data_of(rows_from_message(message)[0])
     other = {"user": "assistant", "assistant": "user", "tool": "assistant"}[role]
-    named = ms.message_from_row(row(stored.kind, stored.content, **data_of(stored), role=other))
+    named = message_from_row(row(stored.kind, stored.content, **data_of(stored), role=other))
     assert named.role.value == other
 
 
@@ -82,39 +83,39 @@ READ: list[tuple[dict[str, object], list[Block]]] = [
 
 @pytest.mark.parametrize(("data", "blocks"), READ)
 def test_a_tool_call_row_has_thinking_before_the_call(data: dict[str, object], blocks: list[Block]) -> None:
-    message = ms.message_from_row(row("tool_call", **data))
+    message = message_from_row(row("tool_call", **data))
     assert message == ms.Message.assistant(blocks)
 
 
 @pytest.mark.parametrize("kind", ["tool_result", "tool"])
 @pytest.mark.parametrize(("success", "is_error"), [({"success": True}, False), ({"success": False}, True), ({}, False)])
 def test_a_tool_result_row_without_success_is_an_error(kind: str, success: dict[str, object], is_error: bool) -> None:
-    message = ms.message_from_row(row(kind, tool_call_id="t1", output="rain", **success))
+    message = message_from_row(row(kind, tool_call_id="t1", output="rain", **success))
     assert message == ms.Message.tool_result("t1", "rain", is_error)
 
 
 def test_an_older_tool_result_row_has_its_call_id() -> None:
-    assert ms.message_from_row(row("tool", id="t1", output="rain")) == ms.Message.tool_result("t1", "rain")
+    assert message_from_row(row("tool", id="t1", output="rain")) == ms.Message.tool_result("t1", "rain")
 
 
 def test_data_that_a_database_has_parsed_is_read() -> None:
-    parsed = ms.Row("tool_call", None, dict(CALL))  # type: ignore[arg-type]
-    assert ms.message_from_row(parsed) == ms.Message.assistant(MADE)
+    parsed = Row("tool_call", None, dict(CALL))  # type: ignore[arg-type]
+    assert message_from_row(parsed) == ms.Message.assistant(MADE)
 
 
 # --- errors ---
 
-MALFORMED: list[tuple[ms.Row, str]] = [
+MALFORMED: list[tuple[Row, str]] = [
     (row("robot", "x"), "kind"),
-    (ms.Row("", None), "kind"),
-    (ms.Row("user", None), "content"),
-    (ms.Row("assistant", None), "content"),
-    (ms.Row("tool_call", None, "{"), "data_json"),
-    (ms.Row("tool_call", None, "[]"), "data_json"),
-    (ms.Row("tool_call", None, "1"), "data_json"),
-    (ms.Row("user", "x", "nonsense"), "data_json"),
-    (ms.Row("tool_call", None, 5), "data_json"),  # type: ignore[arg-type]
-    (ms.Row("tool_call", None, None), "tool_args"),
+    (Row("", None), "kind"),
+    (Row("user", None), "content"),
+    (Row("assistant", None), "content"),
+    (Row("tool_call", None, "{"), "data_json"),
+    (Row("tool_call", None, "[]"), "data_json"),
+    (Row("tool_call", None, "1"), "data_json"),
+    (Row("user", "x", "nonsense"), "data_json"),
+    (Row("tool_call", None, 5), "data_json"),  # type: ignore[arg-type]
+    (Row("tool_call", None, None), "tool_args"),
     (row("tool_call", tool_name="f", tool_args="{}"), "tool_call_id"),
     (row("tool_call", tool_call_id="t", tool_args="{}"), "tool_name"),
     (row("tool_call", tool_call_id="t", tool_name="f"), "tool_args"),
@@ -149,33 +150,33 @@ MALFORMED: list[tuple[ms.Row, str]] = [
 
 
 @pytest.mark.parametrize(("wrong", "field"), MALFORMED)
-def test_an_unreadable_row_is_an_error_naming_field_and_row(wrong: ms.Row, field: str) -> None:
-    with pytest.raises(ms.RowError) as caught:
-        ms.message_from_row(wrong)
+def test_an_unreadable_row_is_an_error_naming_field_and_row(wrong: Row, field: str) -> None:
+    with pytest.raises(RowError) as caught:
+        message_from_row(wrong)
     assert (caught.value.field, caught.value.row) == (field, wrong)
     assert repr(field) in str(caught.value)
     assert repr(wrong.kind) in str(caught.value)
 
 
 @pytest.mark.parametrize(("wrong", "field"), MALFORMED)
-def test_an_unreadable_row_returns_no_partial_conversation(wrong: ms.Row, field: str) -> None:
-    with pytest.raises(ms.RowError, match=r"^row 2 \(kind") as caught:
+def test_an_unreadable_row_returns_no_partial_conversation(wrong: Row, field: str) -> None:
+    with pytest.raises(RowError, match=r"^row 2 \(kind") as caught:
         ms.Conversation.from_rows([row("user", "a"), row("system", "b"), wrong, row("user", "c")])
     assert (caught.value.position, caught.value.field) == (2, field)
 
 
 def test_a_result_without_a_call_is_an_error_naming_its_row() -> None:
     rows = [row("tool_call", **CALL), row("tool", tool_call_id="t1", output="x"), row("tool", id="t2", output="y")]
-    with pytest.raises(ms.RowError, match=r"row 2 .*'tool_call_id': no earlier row calls a tool as 't2'"):
+    with pytest.raises(RowError, match=r"row 2 .*'tool_call_id': no earlier row calls a tool as 't2'"):
         ms.Conversation.from_rows(rows)
     kept = ms.Conversation.from_rows(rows, strict=False)
     assert kept.messages[2] == ms.Message.tool_result("t2", "y")
 
 
 def test_a_row_that_continues_nothing_is_an_error() -> None:
-    with pytest.raises(ms.RowError, match="continues"):
+    with pytest.raises(RowError, match="continues"):
         messages_from_rows([row("user", "x", continues=True)])
-    with pytest.raises(ms.RowError, match="continues"):
+    with pytest.raises(RowError, match="continues"):
         messages_from_rows([row("user", "x"), row("assistant", "y", continues=True)])
 
 
@@ -184,12 +185,12 @@ def test_a_row_that_continues_nothing_is_an_error() -> None:
 
 @pytest.mark.parametrize("message", [ms.Message.user("a"), ms.Message.assistant("b")])
 def test_text_is_a_row_of_its_role_without_data(message: ms.Message) -> None:
-    assert ms.rows_from_message(message) == [ms.Row(message.role.value, message.text, None)]
+    assert rows_from_message(message) == [Row(message.role.value, message.text, None)]
 
 
 def test_a_tool_call_with_thinking_is_one_row() -> None:
     message = ms.Message.assistant([ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE])
-    (made,) = ms.rows_from_message(message)
+    (made,) = rows_from_message(message)
     assert (made.kind, made.content) == ("tool_call", None)
     assert data_of(made) == {
         **CALL,
@@ -199,14 +200,14 @@ def test_a_tool_call_with_thinking_is_one_row() -> None:
 
 
 def test_a_tool_result_is_one_row() -> None:
-    (made,) = ms.rows_from_message(ms.Message.tool_result("t1", "boom", is_error=True))
+    (made,) = rows_from_message(ms.Message.tool_result("t1", "boom", is_error=True))
     assert (made.kind, data_of(made)) == ("tool_result", {"tool_call_id": "t1", "output": "boom", "success": False})
 
 
 def test_a_message_of_several_blocks_has_one_row_per_block() -> None:
     second = ms.ToolCall("t2", "weather", "{}")
     message = ms.Message.assistant([ms.Text("I look."), ms.Thinking("hm", "sig"), MADE, second])
-    rows = ms.rows_from_message(message)
+    rows = rows_from_message(message)
     assert [made.kind for made in rows] == ["assistant", "tool_call", "tool_call"]
     assert [data_of(made).get("continues", False) for made in rows] == [False, True, True]
     assert messages_from_rows(rows) == [message]
@@ -219,27 +220,27 @@ def test_adjacent_messages_of_one_role_stay_separate() -> None:
 
 def test_malformed_arguments_are_marked_and_kept() -> None:
     message = ms.Message.tool_call("t1", "weather", '{"city": ')
-    (made,) = ms.rows_from_message(message)
+    (made,) = rows_from_message(message)
     assert data_of(made)["malformed"] is True
-    assert ms.message_from_row(made) == message
+    assert message_from_row(made) == message
 
 
 def test_arguments_that_were_cut_off_are_kept_with_their_mark() -> None:
     message = ms.Message.assistant(ms.ToolCall("t1", "weather", '{"ci', complete=False))
-    assert ms.message_from_row(ms.rows_from_message(message)[0]) == message
+    assert message_from_row(rows_from_message(message)[0]) == message
 
 
 def test_a_row_is_not_changed_by_reading_it() -> None:
     made = row("tool_call", **CALL, thinking={"text": "hm"})
-    before = ms.Row(made.kind, made.content, made.data_json)
-    ms.message_from_row(made)
+    before = Row(made.kind, made.content, made.data_json)
+    message_from_row(made)
     assert made == before
 
 
 @settings(max_examples=150)
 @given(messages)
 def test_any_message_survives_its_rows(message: ms.Message) -> None:
-    assert messages_from_rows(ms.rows_from_message(message), strict=False) == [message]
+    assert messages_from_rows(rows_from_message(message), strict=False) == [message]
 
 
 @settings(max_examples=80)

@@ -21,7 +21,7 @@ from manystream.providers.catalog.dialect import (
 )
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject, dumps
-from manystream.providers.model.events import Error, Event, FinishReason, ToolCallDone
+from manystream.providers.model.events import ErrorEvent, Event, FinishReason, ToolCallDone
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
@@ -58,7 +58,7 @@ def test_the_last_event_of_a_cut_body_counts_only_if_it_is_whole() -> None:
 def test_nothing_follows_the_terminal_event() -> None:
     ended = machine()
     error = ms.ProviderError("m", category=ms.ErrorCategory.SERVER)
-    assert list(ended.fail(error)) == [ms.Error(error)]
+    assert list(ended.fail(error)) == [ms.ErrorEvent(error)]
     assert ended.ended
     assert list(ended.fail(error)) == list(ended.end()) == list(ended.feed("", chunk("a"))) == []
 
@@ -278,7 +278,7 @@ def test_events_before_a_failure_are_delivered(name: str) -> None:
     provider, chunk = CHUNKS[name]
     machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id", AnswerLimits(max_tool_calls=2))
     events = [*machine.feed("", dumps(chunk))]
-    assert isinstance(events[-1], ms.Error), events
+    assert isinstance(events[-1], ms.ErrorEvent), events
     assert "".join(event.text for event in events if isinstance(event, ms.TextDelta)) == "Hello"
     assert machine.response().text == "Hello"
     started = [event for event in events if isinstance(event, ms.ToolCallStart)]
@@ -370,7 +370,7 @@ def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {}, **members}], "usage": usage}).encode())
     done, end = machine.feed("", b"[DONE]")
     assert done == ToolCallDone(1, complete=False)
-    assert isinstance(end, Error)
+    assert isinstance(end, ErrorEvent)
     assert (end.error.category, end.error.provider_code) == (ErrorCategory.SERVER, "aborted")
     assert not end.error.retryable
     response = machine.response()
@@ -457,7 +457,7 @@ def test_a_generation_that_broke_is_an_error_that_keeps_the_text(name: str) -> N
     mark = [b"[DONE]"] if dialect == "openai-chat" else []
     sent = [*(json.dumps(data).encode() for data in events), *mark]
     *_, end = [event for data in sent for event in machine.feed("", data)] + [*machine.end()]
-    assert end == Error(error)
+    assert end == ErrorEvent(error)
     partial = machine.response()
     assert partial == error.partial
     assert (partial.text, partial.raw_finish_reason, partial.finish_reason) == ("Hel", word, FinishReason.ERROR)
@@ -613,7 +613,7 @@ def test_joined_frames_may_be_cut_anywhere(between: str) -> None:
 @pytest.mark.parametrize(("rest", "said"), [("nonsense", "nonsense"), ("{", "{"), ("{}" * 1000, "Extra data")])
 def test_what_follows_a_frame_and_cannot_be_read_is_an_error(rest: str, said: str) -> None:
     (*before, failed) = machine().feed("", chunk("a") + rest.encode())
-    assert isinstance(failed, Error)
+    assert isinstance(failed, ErrorEvent)
     assert said in failed.error.message
     assert before == ([] if len(rest) > 1000 else [ms.Start("m", "r"), ms.TextDelta(0, "a")])
     assert list(machine().feed_last("", chunk("a") + b'{"choices"')) == [ms.Start("m", "r"), ms.TextDelta(0, "a")]

@@ -104,7 +104,7 @@ class Stream:
         self.call = soak.engine.start_stream(request, self.on_event, self.on_completion)
 
     def on_event(self, event: ms.Event) -> None:
-        if isinstance(event, ms.Done | ms.Error):
+        if isinstance(event, ms.Done | ms.ErrorEvent):
             self.terminals += 1
         if not isinstance(event, ms.TextDelta):
             return

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import Limits
+from manystream.engine import EngineLimits
 from manystream.transport.pool import PoolLimits
 from tests.soak.test_soak import open_world
 from tests.support.peers import hello
@@ -27,7 +27,7 @@ async def reuse(times: int) -> tuple[ms.Statistics, list[ms.ProviderError]]:
     resent = 0
     finished = trio.Event()
     running = 0
-    limits = Limits(pool=PoolLimits(max_per_origin=AT_ONCE))
+    limits = EngineLimits(pool=PoolLimits(max_per_origin=AT_ONCE))
     async with open_world() as world:
         provider = ms.OpenAIChat(api_key="k", base_url=f"http://127.0.0.1:{world.fickle}/v1")
         async with ms.open_engine([provider], retry=RETRY, limits=limits, proxy="") as engine:

@@ -30,7 +30,7 @@ from .host import LONGEST_PAUSE, Host, is_lost, serves_none
 from .leases import EntryLease, LeasedRateLimit
 from .load_watch import LoadWatch
 from .quota import Impossible, Quota
-from .rate_limit import LimiterStatistics, LimitSource, LimitStatistics, RateLimit
+from .rate_limit import BucketStatistics, LimiterStatistics, LimitSource, RateLimit
 
 HOPELESS = 1.5
 """A call fails early if the calls ahead of it take more than this many times the time until its deadline."""
@@ -538,8 +538,8 @@ class LimiterState:
             self._no_slot_since = math.inf
 
 
-def _figures(bucket: Bucket, now: float) -> LimitStatistics:
-    return LimitStatistics(bucket.rate, bucket.capacity, bucket.fill(now))
+def _figures(bucket: Bucket, now: float) -> BucketStatistics:
+    return BucketStatistics(bucket.rate, bucket.capacity, bucket.fill(now))
 
 
 logger = NoteLogger("manystream.traffic")

@@ -82,7 +82,7 @@ calls that run and wait in the server; the times of answers, and refusals."""
 
 
 @dataclass(slots=True, frozen=True)
-class LimitStatistics:
+class BucketStatistics:
     """The figures of one limit at one moment, in the unit that it counts (requests or tokens).
 
     rate: units that may be sent per second.
@@ -120,8 +120,8 @@ class LimiterStatistics:
     running: int = 0
     sent: int = 0
     refused: int = 0
-    reported: Mapping[str, LimitStatistics] = field(default_factory=dict[str, LimitStatistics])
-    learned: Mapping[str, LimitStatistics] = field(default_factory=dict[str, LimitStatistics])
+    reported: Mapping[str, BucketStatistics] = field(default_factory=dict[str, BucketStatistics])
+    learned: Mapping[str, BucketStatistics] = field(default_factory=dict[str, BucketStatistics])
     window: int = 0
     unconfirmed: int = 0
     held: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...catalog.dialect import MakeId
 from ...catalog.provider import Provider
 from ...json.json_values import MalformedJSONError, items
-from ...model.events import Error
+from ...model.events import ErrorEvent
 from ...model.provider_error import malformed
 from ...model.response import Response
 from ...wire.accumulate import Accumulator, concluded
@@ -35,7 +35,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
     content = ChatAnswer(answer, provider.maker, make_id, whole=True)
     if failure is not None and not chunk.get("choices"):
         content.take_usage(chunk)
-        return concluded(answer.response(), Error(failure), body)
+        return concluded(answer.response(), ErrorEvent(failure), body)
     if chunk.get("choices") is None:
         foreign = foreign_answer(chunk, "openai-chat", body)
         if foreign is not None:
@@ -49,6 +49,6 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
         raise failure or malformed(f"malformed answer: {error}", body) from None
     if failure is not None:
         content.settle()
-        return concluded(answer.response(), Error(failure), body)
+        return concluded(answer.response(), ErrorEvent(failure), body)
     *_, end = content.done()
     return concluded(answer.response(), end, body)

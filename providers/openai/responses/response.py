@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...catalog.dialect import MakeId
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
-from ...model.events import Error, Event, FinishReason
+from ...model.events import ErrorEvent, Event, FinishReason
 from ...model.provider_error import ErrorCategory, ProviderError, malformed
 from ...model.response import Response
 from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
@@ -86,7 +86,7 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def conclude(output: Output, response: JSONObject, status: str | None, body: bytes) -> list[Event]:
-    """Read the final response. Returns events for what was not delivered before, then `Done` or `Error`.
+    """Read the final response. Returns events for what was not delivered before, then `Done` or `ErrorEvent`.
 
     status: the terminal event's status; None for an unstreamed answer.
     body: the bytes that the error keeps.
@@ -98,7 +98,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     try:
         output.take_all(_output_of(output, response), events)
     except ProviderError as error:  # beyond a limit; the events before it are delivered
-        return [*events, Error(error.with_traceback(None))]
+        return [*events, ErrorEvent(error.with_traceback(None))]
     usage = response.get("usage")
     if type(usage) is dict:
         answer.usage = read_usage(usage)
@@ -109,7 +109,7 @@ def conclude(output: Output, response: JSONObject, status: str | None, body: byt
     if failure is not None:
         if ended_as == "cancelled":
             answer.finish_reason, answer.raw_finish_reason = FinishReason.ABORTED, ended_as
-        return [*events, Error(failure)]
+        return [*events, ErrorEvent(failure)]
     if response.get("error"):
         answer.provider_data["error"] = response["error"]  # beside a status that is no failure
     nameless = output.nameless_calls(len(items(response, "output")))

@@ -33,7 +33,7 @@ from ...json.json_values import (
     shown,
     string,
 )
-from ...model.events import Error, Event, FinishReason, Start
+from ...model.events import ErrorEvent, Event, FinishReason, Start
 from ...model.provider_error import ProviderError, malformed
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
@@ -106,7 +106,7 @@ class ResponsesStream(JSONStream):
 
     def _with_start(self, events: Sequence[Event]) -> Sequence[Event]:
         """Put `Start` before the first events of a stream, unless they are an error."""
-        if type(events[0]) is Error:
+        if type(events[0]) is ErrorEvent:
             return events
         self.started = True
         return events if type(events[0]) is Start else [Start(self.answer.model, self.answer.id), *events]

@@ -9,6 +9,7 @@ from typing import Any
 import trio
 
 import manystream as ms
+from manystream.statistics import BudgetStatistics
 from tests.support.peers import CHAT_DONE, STREAM_HEAD, Line, Peer, answer, chat_chunk, chunked, open_peer
 
 PRICES = {"m": (1e-6, 1e-5), "cheap": (1e-7, 1e-6)}
@@ -89,5 +90,5 @@ def ask(model: str = "openai/m", most: int | None = 100, **options: object) -> m
     return ms.Request(model, [ms.Message.user("hello")], max_output_tokens=most, **options)  # type: ignore[arg-type]
 
 
-def of(engine: ms.Engine, place: int = 0) -> ms.BudgetStatistics:
+def of(engine: ms.Engine, place: int = 0) -> BudgetStatistics:
     return engine.statistics().traffic.budgets[place]

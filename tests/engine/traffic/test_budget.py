@@ -16,6 +16,7 @@ from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, Bu
 from manystream.engine.traffic.budgets.leases import AmountHolder, Gift, LeasedBudget, units
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.queue.fair_queue import PermitState
+from manystream.statistics import BudgetStatistics
 
 
 def reserved(budgets: BudgetsState, amounts: ms.Amounts, tenant: str | None = None, now: float = 0) -> Reservation:
@@ -526,13 +527,13 @@ def test_the_figures_of_every_account() -> None:
     claimed(budgets, ms.Amounts(0, 0, 50, 1), 20, tenant="a")
     held(budgets.reserve("b", ms.Amounts(0, 0, 60, 1), 30))
     assert budgets.statistics(40) == (
-        ms.BudgetStatistics(whole, None, ms.Amounts(INF, INF, INF, 5), ms.Amounts(), ms.Amounts(0, 0, 120, 2), 0, -1.0),
-        ms.BudgetStatistics(each, "a", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 1, 30),
-        ms.BudgetStatistics(each, "b", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 0, 50),
+        BudgetStatistics(whole, None, ms.Amounts(INF, INF, INF, 5), ms.Amounts(), ms.Amounts(0, 0, 120, 2), 0, -1.0),
+        BudgetStatistics(each, "a", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 1, 30),
+        BudgetStatistics(each, "b", ms.Amounts(INF, INF, 100, INF), ms.Amounts(), ms.Amounts(0, 0, 60, 1), 0, 50),
     )
     assert [figures.ends_in for figures in budgets.statistics(100)] == [-1, 30, 50]
-    assert ms.BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).ends_in == -1
-    assert ms.BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).waiting == 0
+    assert BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).ends_in == -1
+    assert BudgetStatistics(whole, None, ms.Amounts(), ms.Amounts(), ms.Amounts()).waiting == 0
 
 
 def test_a_window_ends_exactly_after_its_seconds() -> None:

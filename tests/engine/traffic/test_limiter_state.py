@@ -8,7 +8,7 @@ import pytest
 
 from manystream.engine.traffic.limits.leases import EntryLease
 from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
-from manystream.engine.traffic.limits.rate_limit import LimiterStatistics, LimitStatistics, RateLimit
+from manystream.engine.traffic.limits.rate_limit import BucketStatistics, LimiterStatistics, RateLimit
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
@@ -70,8 +70,8 @@ def test_the_figures_of_a_scope_that_was_used() -> None:
     scope.confirm(first, QuotaReport((tokens,)), 1)
     scope.refuse(refused, QuotaReport(refusal=Refusal.RATE, hint=2.0, refused_by=Unit.TOKENS), 2)
     assert scope.statistics(3) == LimiterStatistics(
-        waiting=3, running=2, sent=3, refused=1, reported={"declared requests_per_minute of *": LimitStatistics(1, 60,
-        60), "tokens": LimitStatistics(100, 6000, 3200)}, learned={"tokens": LimitStatistics(100, 100, 0)}, window=10,
+        waiting=3, running=2, sent=3, refused=1, reported={"declared requests_per_minute of *": BucketStatistics(1, 60,
+        60), "tokens": BucketStatistics(100, 6000, 3200)}, learned={"tokens": BucketStatistics(100, 100, 0)}, window=10,
         unconfirmed=1, held=1.0,
     )  # fmt: skip
     assert scope.running == 2

@@ -8,6 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
+from manystream.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 from tests.support.telemetry import Telemetry
 
 from . import charged, targets
@@ -20,17 +21,17 @@ class Watcher(ms.Observer):
     """An observer that keeps the figures of all scopes, and the times at which it got them."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[float, str, ms.LimiterStatistics]] = []
-        self.routes: list[tuple[float, str, ms.RouteStatistics]] = []
-        self.budgets: list[tuple[float, ms.BudgetStatistics]] = []
+        self.seen: list[tuple[float, str, LimiterStatistics]] = []
+        self.routes: list[tuple[float, str, RouteStatistics]] = []
+        self.budgets: list[tuple[float, BudgetStatistics]] = []
 
-    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: LimiterStatistics) -> None:
         self.seen.append((trio.current_time(), scope, statistics))
 
-    def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
         self.routes.append((trio.current_time(), route, statistics))
 
-    def budget_changed(self, statistics: ms.BudgetStatistics) -> None:
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
         self.budgets.append((trio.current_time(), statistics))
 
 
@@ -168,12 +169,12 @@ async def test_an_observer_may_end_calls_when_it_is_notified(autojump_clock: Moc
     calls: list[ms.Call] = []
 
     class Canceller(Watcher):
-        def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
+        def route_changed(self, route: str, statistics: RouteStatistics) -> None:
             for call in calls:
                 call.cancel()
 
-        def budget_changed(self, statistics: ms.BudgetStatistics) -> None:
-            self.route_changed("", ms.RouteStatistics())
+        def budget_changed(self, statistics: BudgetStatistics) -> None:
+            self.route_changed("", RouteStatistics())
 
     server = targets.Server("slow", seconds=60)
     async with targets.open_targets(server, observer=Canceller()) as engine:
@@ -252,6 +253,6 @@ async def test_the_scopes_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("manystream.otel_traffic.MOST_RECORDS", 3)
     telemetry = Telemetry()
     for number in range(10):
-        telemetry.observer.limiter_changed(f"openai/{number}", ms.LimiterStatistics(sent=number))
+        telemetry.observer.limiter_changed(f"openai/{number}", LimiterStatistics(sent=number))
     points = telemetry.metrics()["manystream.traffic.sent"]
     assert [point.value for point in points] == [7, 8, 9]

@@ -18,6 +18,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.queue.pump import Notification, Pump
+from manystream.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TrafficStatistics
 from tests.engine.unit_runtime import Call, UnitRuntime
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 
@@ -315,13 +316,13 @@ class World(ms.Observer):
     def connection_closed(self, origin: str, served: int) -> None:
         self.turn()
 
-    def limiter_changed(self, scope: str, statistics: ms.LimiterStatistics) -> None:
+    def limiter_changed(self, scope: str, statistics: LimiterStatistics) -> None:
         self.turn()
 
-    def route_changed(self, route: str, statistics: ms.RouteStatistics) -> None:
+    def route_changed(self, route: str, statistics: RouteStatistics) -> None:
         self.turn()
 
-    def budget_changed(self, statistics: ms.BudgetStatistics) -> None:
+    def budget_changed(self, statistics: BudgetStatistics) -> None:
         self.turn()
 
 
@@ -494,7 +495,7 @@ def test_a_call_that_a_function_has_ended_is_not_sent(who: str, model: str) -> N
     program = Canceller(template.name, template.turn)
     program.answers = [*answers]
 
-    async def main() -> tuple[list[ms.Completion], ms.TrafficStatistics]:
+    async def main() -> tuple[list[ms.Completion], TrafficStatistics]:
         done: list[ms.Completion] = []
         traffic = ms.Traffic(
             routes=[ms.Route("route", ["one/m"])],
@@ -530,7 +531,7 @@ def test_a_price_that_ends_a_hedged_call_loses_nothing(turn: int) -> None:
     slow = Canceller("nobody")
     slow.answers = [b"hang"] if turn == 2 else [b""]
 
-    async def main() -> tuple[list[ms.Completion], ms.TrafficStatistics]:
+    async def main() -> tuple[list[ms.Completion], TrafficStatistics]:
         done: list[ms.Completion] = []
         route = ms.Route("route", ["one/m", "two/m"], hedge=ms.Hedge(0.5, at_most=1))
         traffic = ms.Traffic(routes=[route], budgets=[ms.Budget(usd=1.0)], price=program.price)
@@ -559,7 +560,7 @@ def test_a_call_ended_by_a_discarded_connection_is_not_sent() -> None:
     program = Canceller("connection_closed")
 
     async def main() -> list[bool]:
-        limits = ms.Limits(pool=ms.PoolLimits(max_age=5))
+        limits = ms.EngineLimits(pool=ms.PoolLimits(max_age=5))
         async with (
             open_peer(program.serve) as peer,
             ms.open_engine([ms.OpenAIChat("k", peer.url, name="one")], observer=program, limits=limits) as engine,

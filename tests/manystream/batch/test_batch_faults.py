@@ -15,7 +15,7 @@ import trio
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal, JournalError, read_lines
-from manystream.engine.request.limits import Limits
+from manystream.engine.request.limits import EngineLimits
 from tests.support.batches import line, model, records, run, write
 from tests.support.disk import room
 from tests.support.peers import Line, Peer, answer, chat_answer, open_descriptors, open_peer, until
@@ -135,7 +135,7 @@ async def test_too_many_calls_end_the_batch_without_failed_lines(tmp_path: Path)
     prompts = write(tmp_path / "p.jsonl", [line(str(n)) for n in range(5)])
     held = Held()
     held.allowed.set()
-    async with open_peer(held.script) as peer, ms.open_engine([at(peer)], limits=Limits(max_calls=2)) as engine:
+    async with open_peer(held.script) as peer, ms.open_engine([at(peer)], limits=EngineLimits(max_calls=2)) as engine:
         with Journal(tmp_path / "a.jsonl") as journal, pytest.raises(BatchError, match="max_calls"):
             await Batch(engine, journal, model, concurrency=3).run(read_lines(prompts))
     assert len(records(tmp_path / "a.jsonl")) == 2

@@ -153,7 +153,7 @@ def test_other_events_are_no_content(event: ms.Event) -> None:
 
 def test_the_error_that_ends_a_stream_is_no_event() -> None:
     figures = measured()
-    Call(figures).receive(1010, ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)))
+    Call(figures).receive(1010, ms.ErrorEvent(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK)))
     assert figures.events == 0
 
 

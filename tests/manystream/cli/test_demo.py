@@ -256,7 +256,7 @@ def test_a_simulator_s_failure_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
     assert capsys.readouterr() == ("", "manystream demo: it did not start\n")
 
 
-class Limits:
+class EngineLimits:
     """Stands in for the module `resource`: the limit of open files of this process."""
 
     RLIMIT_NOFILE = 7
@@ -288,7 +288,7 @@ class Limits:
 def test_the_limit_of_open_files_is_raised_if_necessary(
     played: Played, monkeypatch: pytest.MonkeyPatch, before: tuple[int, int], after: tuple[int, int]
 ) -> None:
-    limits = Limits(*before)
+    limits = EngineLimits(*before)
     monkeypatch.setitem(sys.modules, "resource", cast("Any", limits))
     played.interrupted = True
     assert main(["demo", "--streams", "10", "--seconds", "0.5", "--rate", "2"]) == 130
@@ -298,7 +298,7 @@ def test_the_limit_of_open_files_is_raised_if_necessary(
 def test_too_many_streams_for_the_system_are_refused(
     played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "resource", cast("Any", Limits(10, 73)))
+    monkeypatch.setitem(sys.modules, "resource", cast("Any", EngineLimits(10, 73)))
     assert main(["demo", "--streams", "10"]) == 1
     words = "this needs 74 open files and the system allows 73: use fewer --streams"
     assert capsys.readouterr() == ("", f"manystream demo: {words}\n")

@@ -226,7 +226,7 @@ def test_a_stream_without_an_answer_has_failed() -> None:
 
 def test_an_error_is_the_end_of_a_stream() -> None:
     stream = stream_of(MIXTURE[3])
-    error = ms.Error(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK))
+    error = ms.ErrorEvent(ms.ProviderError("cut", category=ms.ErrorCategory.NETWORK))
     stream.on_event(error)
     stream.on_event(ms.ToolCallDelta(0, "{}"))
     assert (stream.ended, stream.events_after_end, stream.counters.events) == (error, 1, 2)

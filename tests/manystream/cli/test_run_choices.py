@@ -82,7 +82,7 @@ OTHER_DIALECTS = {
     "openai-responses": ms.OpenAIResponses, "openrouter-responses": ms.OpenAIResponses,
     "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
     "github-copilot-responses": ms.OpenAIResponses, "huggingface-responses": ms.OpenAIResponses,
-    "vllm-generate": ms.VLLMGenerate, "sglang-generate": ms.SGLangGenerate, "openai-completions": ms.Completions,
+    "vllm-generate": ms.VLLMGenerate, "sglang-generate": ms.SGLangGenerate, "openai-completions": ms.OpenAICompletions,
 }  # fmt: skip
 """Provider → its class, for the providers that do not speak OpenAI Chat."""
 

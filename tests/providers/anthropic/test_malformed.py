@@ -1,4 +1,4 @@
-"""Malformed input: never an exception, always an `Error` event that quotes the bytes, or no event."""
+"""Malformed input: never an exception, always an `ErrorEvent` that quotes the bytes, or no event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.stream import DELTAS, EVENTS
 from manystream.providers.catalog.dialect import BARE_LINES
-from manystream.providers.model.events import Done, Error, Event, FinishReason
+from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.event_order import OrderChecker
 
@@ -116,7 +116,7 @@ def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
             event = '{"type": "content_block_start", "index": 0, "content_block": ' + content % nested + "}"
             machine = DIALECT.machine(STRICT, made_ids())
             received = [*machine.feed("", event.encode()), *machine.end()]
-            assert isinstance(received[-1], Error)  # the stream has no end, however deep its event is
+            assert isinstance(received[-1], ErrorEvent)  # the stream has no end, however deep its event is
             refused = received[-1].error.category is ErrorCategory.SERVER
             whole = ('{"content": [' + content % nested + "]}").encode()
             if depth <= 200:
@@ -185,8 +185,8 @@ def test_no_events_raise_or_break_the_order(
     received.extend(machine.end())
     for event in received:
         order.check(event)
-    assert isinstance(received[-1], Done | Error)
-    assert sum(isinstance(event, Done | Error) for event in received) == 1
+    assert isinstance(received[-1], Done | ErrorEvent)
+    assert sum(isinstance(event, Done | ErrorEvent) for event in received) == 1
     machine.response()
 
 
@@ -196,8 +196,8 @@ def test_no_bytes_raise(name: str, data: bytes) -> None:
     machine = DIALECT.machine(STRICT, made_ids())
     received = [*machine.feed(name, data), *machine.end()]
     # No such bytes are a whole answer: one error ends the stream, and no event follows it.
-    assert [type(event) for event in received if isinstance(event, Done | Error)] == [Error]
-    assert isinstance(received[-1], Error)
+    assert [type(event) for event in received if isinstance(event, Done | ErrorEvent)] == [ErrorEvent]
+    assert isinstance(received[-1], ErrorEvent)
     assert machine.end() == ()
 
 

@@ -302,7 +302,7 @@ def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
 
 def test_an_empty_body_is_a_truncated_stream() -> None:
     outcome = run("")
-    assert [type(event) for event in outcome.events] == [ms.Error]
+    assert [type(event) for event in outcome.events] == [ms.ErrorEvent]
 
 
 def test_line_separators_of_unicode_do_not_end_a_line() -> None:
@@ -472,6 +472,6 @@ def test_an_answer_has_at_most_so_many_blocks() -> None:
         for payloads, message in (([whole], at_once), (begun, in_turn)):
             machine = DIALECT.machine(STRICT, made_ids(), limits)
             events = [event for payload in payloads for event in machine.feed("", json.dumps(payload).encode())]
-            assert [event.error.message for event in events if isinstance(event, ms.Error)] == (
+            assert [event.error.message for event in events if isinstance(event, ms.ErrorEvent)] == (
                 [message] if message else []
             )

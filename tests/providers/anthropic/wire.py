@@ -81,7 +81,7 @@ class Outcome:
     @property
     def error(self) -> ms.ProviderError | None:
         last = self.events[-1] if self.events else None
-        return last.error if isinstance(last, ms.Error) else None
+        return last.error if isinstance(last, ms.ErrorEvent) else None
 
     @property
     def done(self) -> ms.Done:

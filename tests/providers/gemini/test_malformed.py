@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manystream.providers.gemini import DIALECT
-from manystream.providers.model.events import Error
+from manystream.providers.model.events import ErrorEvent
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.answer_limits import AnswerLimits
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, part_chunk, run, stream_bytes, text_chunk
@@ -206,7 +206,7 @@ def outcome(*chunks: dict[str, Any]) -> str:
     """Return the message of the error that ends the stream; empty if there is none."""
     machine = DIALECT.machine(PROVIDER, Ids(), LIMITS)
     events = [event for chunk in chunks for event in machine.feed("", json.dumps(chunk).encode())]
-    errors = [event.error.message for event in events if isinstance(event, Error)]
+    errors = [event.error.message for event in events if isinstance(event, ErrorEvent)]
     return errors[0] if errors else ""
 
 

@@ -258,7 +258,7 @@ def test_an_unstreamed_body_of_a_stream_request_is_decoded() -> None:
 
 def test_a_stream_error_event_is_not_raised() -> None:
     answer = stream({"error": "boom"})
-    assert isinstance(answer.events[-1], ms.Error)
+    assert isinstance(answer.events[-1], ms.ErrorEvent)
     assert answer.events[-1].error.message == "boom"
 
 

@@ -11,7 +11,7 @@ from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
 from manystream.providers.json.json_values import JSON
-from manystream.providers.model.events import Done, Error, Event, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import ProviderState, Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.tokens import Usage
@@ -115,7 +115,7 @@ def test_each_finish_word_is_mapped_and_kept(word: str, reason: FinishReason) ->
     call = {"functionCall": {"name": "f", "args": {}}}
     answer = stream(part_chunk(call if word == "FUNCTION_CALL" else {"text": "a"}, finish=word))
     assert (answer.response.finish_reason, answer.response.raw_finish_reason) == (reason, word)
-    assert isinstance(answer.events[-1], Error if reason is FinishReason.ERROR else Done)
+    assert isinstance(answer.events[-1], ErrorEvent if reason is FinishReason.ERROR else Done)
 
 
 def test_the_error_of_a_broken_generation_has_googles_words() -> None:
@@ -441,7 +441,7 @@ def test_a_stream_error_has_the_category_of_its_http_status() -> None:
 
 def test_an_error_in_the_first_chunk_comes_alone() -> None:
     answer = stream({"error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}})
-    assert [type(event) for event in answer.events] == [Error]
+    assert [type(event) for event in answer.events] == [ErrorEvent]
 
 
 def test_a_refused_prompt_is_a_content_filter_error() -> None:

@@ -33,9 +33,9 @@ class Outcome:
         self.response = response
 
     @property
-    def error(self) -> ms.Error | None:
+    def error(self) -> ms.ErrorEvent | None:
         last = self.events[-1] if self.events else None
-        return last if isinstance(last, ms.Error) else None
+        return last if isinstance(last, ms.ErrorEvent) else None
 
     def of(self, *kinds: type[ms.Event]) -> list[ms.Event]:
         return [event for event in self.events if isinstance(event, kinds)]

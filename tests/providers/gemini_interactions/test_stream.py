@@ -9,7 +9,7 @@ import pytest
 
 from manystream.providers.model.events import (
     Done,
-    Error,
+    ErrorEvent,
     FinishReason,
     Start,
     TextDelta,
@@ -153,7 +153,7 @@ def test_a_failed_interaction_is_an_error_with_what_came() -> None:
     wire = CREATED + step(0, "model_output", text("a"))
     for end in (completed("failed"), sse({"event_type": "interaction.status_update", "status": "failed"}) + END):
         outcome = run_at_every_split(wire + end)
-        assert isinstance(outcome.last, Error)
+        assert isinstance(outcome.last, ErrorEvent)
         assert (outcome.last.error.category, outcome.last.error.provider_code) == (ErrorCategory.SERVER, "failed")
         assert outcome.last.error.message == "the interaction failed without a reason"
         assert (outcome.response.text, outcome.response.finish_reason) == ("a", FinishReason.ERROR)
@@ -184,7 +184,7 @@ def test_a_failed_interaction_with_an_error_is_that_error() -> None:
 def test_an_error_event_ends_the_stream(error: Any, category: ErrorCategory, message: str) -> None:
     wire = CREATED + step(0, "model_output", text("Half"), stop=False) + sse({"error": error, "event_type": "error"})
     outcome = run_at_every_split(wire + completed("failed"))
-    assert isinstance(outcome.last, Error)
+    assert isinstance(outcome.last, ErrorEvent)
     assert outcome.last.error.category is category
     assert message in outcome.last.error.message
     assert outcome.response.text == "Half"
@@ -421,7 +421,7 @@ ODD: dict[str, str] = {
 @pytest.mark.parametrize("wire", ODD.values(), ids=ODD)
 def test_a_malformed_event_is_an_error_that_shows_it(wire: str) -> None:
     outcome = run(CREATED + wire + completed())
-    assert isinstance(outcome.last, Error)
+    assert isinstance(outcome.last, ErrorEvent)
     assert outcome.last.error.category is ErrorCategory.SERVER
 
 

@@ -14,13 +14,14 @@ import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.wire.event_order import OrderChecker
+from manystream.tokens import WeightSpan
 from manystream.transport.sse import SSEParser
 
 ASKED = frozenset({"ids", "logprobs"})
 PROVIDERS: dict[str, ms.Provider] = {
     "vllm-generate": ms.VLLMGenerate(),
     "sglang-generate": ms.SGLangGenerate(),
-    "openai-completions": ms.Completions(base_url="http://h/v1"),
+    "openai-completions": ms.OpenAICompletions(base_url="http://h/v1"),
 }
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 1}}
 
@@ -118,7 +119,7 @@ def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
     assert response == decode("vllm-generate", {**VLLM_WHOLE, "usage": end["usage"]})
     assert response.tokens == ms.Tokens(
         array("q", [5, 7, 8, 2]), array("d", [-5.0, -7.0, -8.0, -2.0]), array("q", [1, 2]),
-        (ms.WeightSpan("v1", 0, 1), ms.WeightSpan("v2", 1, 4)), 1, 3,
+        (WeightSpan("v1", 0, 1), WeightSpan("v2", 1, 4)), 1, 3,
     )  # fmt: skip
     assert [[*choice.tokens.ids] for choice in response.choices if choice.tokens is not None] == [
         [5, 7, 8, 2], [6, 4], [9],
@@ -136,7 +137,7 @@ def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
 def test_a_stream_without_its_end_is_cut_and_keeps_its_tokens() -> None:
     body = sse(VLLM_CHUNKS[:4]).removesuffix(b"data: [DONE]\n\n")
     events, response = read("vllm-generate", body)
-    assert isinstance(events[-1], ms.Error)
+    assert isinstance(events[-1], ms.ErrorEvent)
     assert events[-1].error.category is ms.ErrorCategory.NETWORK
     assert [*response.tokens.ids] == [5, 7, 8]
 
@@ -145,7 +146,7 @@ def test_an_answer_aborted_in_its_first_chunk() -> None:
     for choice in (vllm(0, [], "abort"), vllm(0, [5], "abort")):
         chunk = {"request_id": "r", "choices": [choice], "usage": USAGE, "prompt_token_ids": [1, 2]}
         events, response = read("vllm-generate", sse([chunk]))
-        assert isinstance(events[-1], ms.Error)
+        assert isinstance(events[-1], ms.ErrorEvent)
         assert events[-1].error.provider_code == "aborted"
         with pytest.raises(ProviderError) as caught:
             decode("vllm-generate", chunk)
@@ -188,7 +189,7 @@ def test_sglang_sends_all_again_or_what_is_new(form: str, cut: int) -> None:
     _, response = read("sglang-generate", sse(SGLANG[form]), cut)
     assert response.text == "ab"
     assert response.tokens == ms.Tokens(
-        array("q", [5, 6, 7, 8]), array("d", [-5.0, -6.0, -7.0, -8.0]), None, (ms.WeightSpan("v1", 0, 4),), 1, 3
+        array("q", [5, 6, 7, 8]), array("d", [-5.0, -6.0, -7.0, -8.0]), None, (WeightSpan("v1", 0, 4),), 1, 3
     )
     assert response == decode("sglang-generate", SGLANG["cumulative"][-1])
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (3, 4, 7)
@@ -272,7 +273,7 @@ def test_sglang_sends_a_list_for_several_choices() -> None:
 @pytest.mark.parametrize("error", [{"message": "The request was aborted"}, "gone"])
 def test_an_error_in_a_stream_ends_it(error: object) -> None:
     events, response = read("sglang-generate", sse([sglang("a", [5], 1), {"error": error}]))
-    assert isinstance(events[-1], ms.Error)
+    assert isinstance(events[-1], ms.ErrorEvent)
     assert response.tokens is not None
     with pytest.raises(ProviderError):
         decode("sglang-generate", {"error": error})
@@ -396,8 +397,8 @@ def test_a_server_without_the_endpoint_says_how_it_gets_it() -> None:
         (ms.VLLMGenerate(base_url="http://h:8000/inference/v1/generate"), "http://h:8000"),
         (ms.VLLMGenerate(), "http://localhost:8000"),
         (ms.SGLangGenerate(base_url="http://h/generate/"), "http://h"),
-        (ms.Completions(base_url="http://h/v1/completions"), "http://h/v1"),
-        (ms.Completions("k"), "https://api.openai.com/v1"),
+        (ms.OpenAICompletions(base_url="http://h/v1/completions"), "http://h/v1"),
+        (ms.OpenAICompletions("k"), "https://api.openai.com/v1"),
     ],
 )
 def test_the_addresses(provider: ms.Provider, url: str) -> None:

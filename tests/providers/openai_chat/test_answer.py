@@ -7,7 +7,7 @@ import json
 import pytest
 
 from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import Error, FinishReason, Start, ThinkingDelta
+from manystream.providers.model.events import ErrorEvent, FinishReason, Start, ThinkingDelta
 from manystream.providers.model.messages import (
     File,
     Image,
@@ -301,7 +301,7 @@ def test_a_cut_stream_has_what_came_so_far() -> None:
         data: {{"choices":[{{"delta":{{"content":"a","annotations":[{json.dumps(cite)}]}},"logprobs":{{"content":[1]}}}}]}}
         data: {{"choices":[{{"delta":{{"audio":{{"data":"AAEC"}}}}}}]}}
     """)  # noqa: E501
-    assert isinstance(outcome.events[-1], Error)
+    assert isinstance(outcome.events[-1], ErrorEvent)
     text, sound = outcome.response.content
     assert text == Text("a", citations=[cite])  # type: ignore[list-item]
     assert isinstance(sound, File)

@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat.chat_completion import Choice
 
 from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.model.events import Done, Error, FinishReason, Start, TextDelta, ThinkingDelta
+from manystream.providers.model.events import Done, ErrorEvent, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import Text, Thinking
 from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.model.tokens import Usage
@@ -143,7 +143,7 @@ def test_every_finish_reason(raw: str, reason: FinishReason) -> None:
     for spelling in (raw, raw.upper()):
         outcome = deltas(call if reason is FinishReason.TOOL_USE else {"content": "a"}, finish=spelling)
         assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (reason, spelling)
-        assert isinstance(outcome.events[-1], Error) is (reason in (FinishReason.ABORTED, FinishReason.ERROR))
+        assert isinstance(outcome.events[-1], ErrorEvent) is (reason in (FinishReason.ABORTED, FinishReason.ERROR))
 
 
 def test_unknown_finish_reasons_keep_their_word() -> None:

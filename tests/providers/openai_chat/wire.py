@@ -53,9 +53,9 @@ class Outcome:
         return last
 
     @property
-    def error(self) -> ms.Error:
+    def error(self) -> ms.ErrorEvent:
         last = self.events[-1]
-        assert isinstance(last, ms.Error), last
+        assert isinstance(last, ms.ErrorEvent), last
         return last
 
     @property

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.json import json_values
 from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import Error, ToolCallDelta
+from manystream.providers.model.events import ErrorEvent, ToolCallDelta
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
@@ -119,7 +119,7 @@ def test_arbitrary_items_are_equal_streamed_and_unstreamed(output: list[JSONObje
             "", json.dumps({"type": "response.output_item.done", "output_index": index, "item": item}).encode()
         )
     end = machine.feed("", json.dumps({"type": f"response.{status}", "response": response}).encode())
-    assert not isinstance(end[-1], Error)
+    assert not isinstance(end[-1], ErrorEvent)
     assert machine.response() == DIALECT.decode(body, PROVIDER, make_id)
 
 
@@ -145,7 +145,7 @@ def test_arguments_too_deep_to_write_are_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(json_values, "_compact_encode", refuse_depth)
     machine = DIALECT.machine(PROVIDER, make_id)
     events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + DEEP_CALL + b"}")
-    assert isinstance(events[-1], Error)
+    assert isinstance(events[-1], ErrorEvent)
     with pytest.raises(ProviderError, match="arguments"):
         DIALECT.decode(b'{"output":[' + DEEP_CALL + b"]}", PROVIDER, make_id)
 

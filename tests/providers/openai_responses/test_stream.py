@@ -319,7 +319,7 @@ def test_an_error_is_told_once() -> None:
         data: {"type":"error","error":{"type":"server_error","code":"server_error","message":"broken"}}
         data: {"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"broken"}}}
     """)
-    assert sum(isinstance(event, ms.Error) for event in outcome.events) == 1
+    assert sum(isinstance(event, ms.ErrorEvent) for event in outcome.events) == 1
 
 
 def test_an_unreadable_final_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,5 +332,5 @@ def test_an_unreadable_final_response_is_an_error(monkeypatch: pytest.MonkeyPatc
     machine = DIALECT.machine(PROVIDER, make_id)
     data = ('{"type":"response.completed","response":{"status":"completed","output":[' + item + "]}}").encode()
     (event,) = machine.feed("", data)
-    assert isinstance(event, ms.Error)
+    assert isinstance(event, ms.ErrorEvent)
     assert machine.ended

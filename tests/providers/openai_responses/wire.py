@@ -38,9 +38,9 @@ class Outcome:
     response: ms.Response
 
     @property
-    def error(self) -> ms.Error:
+    def error(self) -> ms.ErrorEvent:
         last = self.events[-1]
-        assert isinstance(last, ms.Error)
+        assert isinstance(last, ms.ErrorEvent)
         return last
 
     def text_at(self, index: int) -> str:
