@@ -14,8 +14,10 @@ from pathlib import Path
 
 import manystream as ms
 from manystream.cli.command_line import COMMANDS, command_parser
+from manystream.engine.observe.statistics import Statistics
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.catalog.registry import DIALECT_MODULES, PROMPT_DIALECTS
+from manystream.simulator import Knobs
 from manystream.transport.proxy import ENVIRONMENT_VARIABLES
 from tests.support.blocks import DOCS, FENCE, ROOT, name_of, pages
 
@@ -210,21 +212,34 @@ def is_word(name: str) -> bool:
     return any(f'"{name}' in text for _, text in sources())
 
 
-OPTIONS = {
-    "limits": ("Timeouts", "Retry", "PoolLimits"),
-    "traffic": ("Traffic", "RateLimit"),
+FIELDS: dict[str, tuple[type[object], ...]] = {
+    "limits": (ms.Timeouts, ms.Retry, ms.PoolLimits),
+    "traffic": (ms.Traffic, ms.RateLimit),
+    "routes": (ms.Route, ms.Hedge),
+    "budgets": (ms.Budget,),
+    "streams": (ms.Completion,),
+    "observing": (Statistics,),
+    "simulator": (Knobs,),
 }
+"""Guide → the classes whose fields its tables have."""
 
 
-def test_tables_of_options_have_every_field() -> None:
-    missing = {
-        f"{page}: {name}.{field.name}"
-        for page, names in OPTIONS.items()
-        for name in names
-        for field in dataclasses.fields(getattr(ms, name))
-        if not re.search(rf"[`.]{field.name}[`(=]", guide(page))
+def test_tables_have_every_member() -> None:
+    members = {
+        page: {field.name for of in classes for field in dataclasses.fields(of)}  # type: ignore[arg-type]
+        for page, classes in FIELDS.items()
     }
-    assert not missing
+    members["errors"] = {category.name for category in ms.ErrorCategory}
+    members["observing"] |= {name for name in vars(ms.Observer) if not name.startswith("_")}
+    rows = [*PROFILES, *(row for pair in DEFAULT_PROFILES.values() for row in pair)]
+    members["caching"] = {row.name for row in rows if row.quirks.session}
+    assert not wrong({page: names - words_of(guide(page)) for page, names in members.items()})
+
+
+def words_of(text: str) -> set[str]:
+    """The words in code of a page: names, and the names of parameters in calls; `-` stands for `_`."""
+    words = {word for code in CODE.findall(text) for word in re.findall(r"[\w-]+", code)}
+    return words | {word.replace("-", "_") for word in words}
 
 
 # --- environment variables ---
