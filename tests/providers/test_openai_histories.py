@@ -431,6 +431,29 @@ def test_calls_without_ids_are_numbered(converter: HistoryConverter) -> None:
     assert ids == ["call_1"]
 
 
+def test_results_without_ids_belong_to_calls_without_ids() -> None:
+    """Data sets have no ids: a result is that of the first open call, of its name if it has one."""
+
+    def calls(*names: str, id: str | None = None) -> JSONObject:
+        made: list[JSON] = [
+            {"type": "function", "id": id, "function": {"name": name, "arguments": {}}} for name in names
+        ]
+        return {"role": "assistant", "tool_calls": made}
+
+    wire: list[JSONObject] = [
+        calls("f", "g", "f"), {"role": "tool", "name": "g", "content": "1"}, {"role": "tool", "content": "2"},
+        {"role": "tool", "name": "f", "content": "3"}, calls("g"), {"role": "tool", "tool_call_id": "", "content": "4"},
+    ]  # fmt: skip
+    read = ChatConverter().decode_messages(wire)
+    blocks = [block for message in read for block in message.content]
+    ids = {block.content: block.tool_call_id for block in blocks if isinstance(block, ms.ToolResult)}
+    assert ids == {"1": "call_2", "2": "call_1", "3": "call_3", "4": "call_4"}
+    for call in (calls("f", id="a"), calls("other")):  # a missing id may be a mistake
+        (block,) = ChatConverter().decode_messages([call, {"role": "tool", "name": "f", "content": "x"}])[1].content
+        assert isinstance(block, ms.ToolResult)
+        assert not block.tool_call_id
+
+
 def test_an_assistants_sound_is_written_as_its_id() -> None:
     converter = ChatConverter()
     warnings: list[str] = []

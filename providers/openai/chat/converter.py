@@ -155,6 +155,7 @@ class ChatConverter(HistoryConverter):
 
     def _read(self, wire: Sequence[JSONObject], names: dict[str, str]) -> list[Message]:
         read: list[Message] = []
+        open_calls: list[ToolCall] = []  # of a data set, whose calls and results have no ids
         for number, item in enumerate(wire):
             where, role = f"messages[{number}]", item.get("role")
             if type(role) is str and role in SYSTEM_ROLES:
@@ -163,8 +164,15 @@ class ChatConverter(HistoryConverter):
                 read.append(Message.user(_user_blocks(item, where)))
             elif role == "assistant":
                 read.append(Message.assistant(self._answer_blocks(item, where)))
+                calls = [] if any(string(call, "id") for call in objects(item, "tool_calls")) else read[-1].content
+                open_calls = [block for block in calls if isinstance(block, ToolCall)]
             elif role == "tool":
                 result = _tool_result(item, where)
+                name = string(item, "name")
+                called = [call for call in open_calls if not result.tool_call_id and name in (None, call.name)][:1]
+                for call in called:
+                    open_calls.remove(call)
+                    result.tool_call_id = call.id
                 if number and wire[number - 1].get("role") == "tool":
                     read[-1].content.append(result)  # the results of one turn
                 else:
