@@ -66,6 +66,12 @@ def test_start_has_every_extra() -> None:
     assert first_cells(found[0]) - {"extra"} == set(EXTRAS)
 
 
+def test_contributing_has_every_extra() -> None:
+    row = re.search(r"^\| `optional-dependencies` \(extras\) \|([^|]*)\|", TEXTS["CONTRIBUTING.md"], re.MULTILINE)
+    assert row is not None
+    assert set(CODE.findall(row[1])) == set(EXTRAS)
+
+
 def test_an_extra_that_a_page_names_exists() -> None:
     def named(text: str) -> set[str]:
         installed = re.findall(r"(?:manystream|whl|\.)\[([a-z0-9,]+)\]", text)
@@ -289,6 +295,18 @@ def test_a_variable_that_a_page_names_is_read() -> None:
 def test_the_page_of_examples_has_each() -> None:
     listed = re.findall(r"\]\(\.\./examples/(\w+\.py)\)", TEXTS["docs/examples.md"])
     assert sorted(listed) == sorted(path.name for path in Path(ROOT / "examples").glob("*.py"))
+
+
+# --- terms ---
+
+
+def test_the_glossary_has_the_terms_of_the_architecture() -> None:
+    table = TEXTS["ARCHITECTURE.md"].partition("### Terms")[2].partition("###")[0]
+    terms = {term.strip() for cell in re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE) for term in cell.split(",")}
+    rows = re.findall(r"^\| ([^|]+) \|", guide("glossary"), re.MULTILINE)[1:]
+    named = {term.strip() for row in rows for term in row.split(",")}
+    assert terms - {"term"} <= named
+    assert rows == sorted(rows, key=str.lower)
 
 
 # --- the front page ---
