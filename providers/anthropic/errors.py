@@ -104,6 +104,8 @@ def _error(status: int, payload: JSONObject, data: bytes, headers: Headers, now:
     category = _category(status, kind, text, error)
     if category is ErrorCategory.UNKNOWN or known.category is ErrorCategory.CONTENT_FILTER:
         category = known.category
+    elif category is ErrorCategory.INVALID_ARG and known.category is ErrorCategory.AUTH:
+        category = known.category  # the words of a closed account
     hint = retry_after_ms(headers, now, status=status)
     may_pass = known.retryable or known.category is not category
     return ProviderError(

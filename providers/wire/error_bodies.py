@@ -181,8 +181,16 @@ MESSAGE_CATEGORY: tuple[tuple[re.Pattern[str], ErrorCategory], ...] = (
 """Patterns for the message of an error without a known code, type or status → category. The last resort."""
 
 _QUOTA_WORDS = re.compile(
-    r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits", re.IGNORECASE
+    r"insufficient (?:balance|credits|quota|funds)|exceeded your current quota|out of credits"
+    r"|specified API usage limits|credit balance is too low",
+    re.IGNORECASE,
 )
+_ACCOUNT_WORDS = re.compile(
+    r"\b(?:organization|account|team|workspace)\b[^.:;,]{0,40}\b(?:has been|is) (?:disabled|deactivated|suspended)",
+    re.IGNORECASE,
+)
+"""The words of an account that is closed. Anthropic sends them as an invalid request, with the status 400."""
+
 _CODE = re.compile(r"[A-Za-z]+(?:[_.-][A-Za-z]+)+", re.ASCII)
 _MONEY = re.compile(r"credit|balance|payment|quota|funds|budget|spend", re.IGNORECASE)
 """The words with which a 402 says that the money is spent."""
@@ -349,6 +357,8 @@ def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float 
             category = ErrorCategory.RATE_LIMIT
         elif _FILTER_WORDS.search(facts.message):
             category = ErrorCategory.CONTENT_FILTER
+        elif _ACCOUNT_WORDS.search(facts.message):
+            category = ErrorCategory.AUTH
     # A request that is larger than the whole limit will not succeed later either.
     too_large = category is ErrorCategory.RATE_LIMIT and is_too_large(facts.message)
     retryable = False if spent or too_large or http_status == 413 else None

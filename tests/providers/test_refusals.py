@@ -5,6 +5,7 @@ import json
 import pytest
 
 from manystream.providers.anthropic.errors import error_in
+from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSON
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal, ReportedLimit, Unit
@@ -89,6 +90,29 @@ def test_a_prompt_that_is_longer_than_the_plan_allows() -> None:
 def test_a_used_up_balance_is_no_wrong_request(message: str) -> None:
     error = error_in({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, b"")
     assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+
+
+ACCOUNT: list[tuple[str, ErrorCategory]] = [
+    ("Your credit balance is too low to access the Anthropic API.", ErrorCategory.RATE_LIMIT),
+    ("You have reached your specified API usage limits.", ErrorCategory.RATE_LIMIT),
+    ("This organization has been disabled.", ErrorCategory.AUTH),
+    ("Your account org-1 has been suspended, contact us", ErrorCategory.AUTH),
+    ("Your organization is not disabled, tools is", ErrorCategory.INVALID_ARG),
+]
+
+
+@pytest.mark.parametrize(("message", "category"), ACCOUNT)
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"])
+@pytest.mark.parametrize("status", [400, 200])
+def test_an_account_that_serves_nothing_is_no_wrong_request(
+    dialect: str, message: str, category: ErrorCategory, status: int
+) -> None:
+    """Gateways pass Anthropic's words on, in the form of another dialect."""
+    inner: JSON = {"type": "invalid_request_error", "message": message}
+    body: JSON = {"type": "error", "error": inner} if dialect == "anthropic" else {"error": inner}
+    decode = DIALECTS[dialect].decode_error
+    error = decode(status, {}, json.dumps(body).encode(), NOW)
+    assert (error.category, error.retryable) == (category, False)
 
 
 INSIDE: list[tuple[JSON, Refusal]] = [

@@ -1,6 +1,7 @@
 """Refusals that look like a full server and are not, and refusals inside answers, from the user's side."""
 
 import itertools
+import json
 
 import pytest
 import trio
@@ -79,12 +80,16 @@ async def test_a_missing_model_holds_no_other_call_back(autojump_clock: MockCloc
     assert seconds < 1
 
 
-async def test_a_key_without_credit_is_put_aside(autojump_clock: MockClock) -> None:
-    """Anthropic reports a used-up balance as an invalid request with status 400."""
-    body = (
-        '{"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to'
-        ' access the Anthropic API. Please go to Plans & Billing to upgrade or purchase credits."}}'
-    )
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing.",
+        "This organization has been disabled.",
+    ],
+)
+async def test_a_key_without_credit_is_put_aside(message: str, autojump_clock: MockClock) -> None:
+    """Anthropic reports a used-up balance and a closed account as an invalid request with status 400."""
+    body = json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
     good = (
         '{"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",'
         ' "stop_sequence": null, "content": [{"type": "text", "text": "fine"}],'
