@@ -85,16 +85,22 @@ def test_an_extra_that_a_page_names_exists() -> None:
 
 
 @cache
-def options() -> frozenset[str]:
-    """Every option of every command."""
-    parsers = [command_parser(COMMANDS)]
-    found: set[str] = set()
-    for parser in parsers:
-        for action in parser._actions:
-            found.update(action.option_strings)
-            if isinstance(action, argparse._SubParsersAction):
-                parsers += action.choices.values()
-    return frozenset(found)
+def options() -> dict[str, frozenset[str]]:
+    """Command → its long options."""
+    parsers = next(each for each in command_parser(COMMANDS)._actions if isinstance(each, argparse._SubParsersAction))
+    return {
+        name: frozenset(option for action in parser._actions for option in action.option_strings if option[:2] == "--")
+        for name, parser in parsers.choices.items()
+    }
+
+
+OPTION_PAGES = {
+    "batch": ("batch", "batch-tables", "batch-deadlines", "shards", "ray", "cost"),
+    "bench": ("bench",),
+    "serve": ("serve",),
+    "simulate": ("simulator", "recording"),
+}
+"""Command → the guides that have its options. Those of the others are in that of the command line."""
 
 
 OF_OTHERS = frozenset(
@@ -130,7 +136,16 @@ def test_an_option_that_a_page_names_exists() -> None:
     def named(text: str) -> set[str]:
         return {option for code in CODE.findall(text) for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", code)}
 
-    assert not wrong({page: named(text) - options() - OF_OTHERS for page, text in PROSE.items()})
+    known = frozenset[str]().union(*options().values(), OF_OTHERS, {"--version"})
+    assert not wrong({page: named(text) - known for page, text in PROSE.items()})
+
+
+def test_every_option_is_on_a_page_of_its_command() -> None:
+    texts = {name: "".join(map(guide, OPTION_PAGES.get(name, ("command-line",)))) for name in COMMANDS}
+    assert not wrong({
+        name: {option for option in found - {"--help"} if not re.search(rf"{option}\b", texts[name])}
+        for name, found in options().items()
+    })  # fmt: skip
 
 
 # --- dialects ---
