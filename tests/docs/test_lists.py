@@ -333,3 +333,51 @@ def test_the_front_page_finds_every_guide() -> None:
     wanted = {path.relative_to(DOCS).as_posix() for path in (DOCS / "guide").glob("*.md")}
     wanted |= {path.relative_to(DOCS).as_posix() for path in DOCS.glob("*.md")} - {"index.md"}
     assert not wanted - linked
+
+
+# --- files, targets of make, modules that run ---
+
+
+def test_a_file_that_a_page_names_exists() -> None:
+    """A path, or the end of one; the programs of a page's own blocks have titles."""
+    files = [
+        f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.py") if not {".venv", "build"} & {*path.parts}
+    ]
+
+    def missing(text: str) -> set[str]:
+        named = {found for code in CODE.findall(FENCE.sub("", text)) for found in re.findall(r"[\w/*.]+\.py\b", code)}
+        titles = set(re.findall(r'title="([^"]+)"', text))
+        known = re.compile("|".join(map(re.escape, titles)) or "$.")
+        return {
+            name
+            for name in named
+            if "*" not in name
+            and not known.fullmatch(name)
+            and not (ROOT / name).exists()
+            and not any(file.endswith(f"/{name}") for file in files)
+        }
+
+    assert not wrong({page: missing(text) for page, text in TEXTS.items()})
+
+
+def test_a_target_of_make_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+    def named(text: str) -> set[str]:
+        return {target for code in CODE.findall(text) for target in re.findall(r"^make ([a-z-]+)", code)}
+
+    assert not wrong({page: named(text) - targets for page, text in PROSE.items()})
+
+
+def test_a_module_that_a_page_runs_exists() -> None:
+    def missing(text: str) -> set[str]:
+        named = {
+            name for code in CODE.findall(text) for name in re.findall(r"python -m ((?:benchmarks|tests)[\w.]*)", code)
+        }
+        return {
+            name
+            for name in named
+            if not any((ROOT / name.replace(".", "/")).parent.glob(f"{name.rpartition('.')[2]}*"))
+        }
+
+    assert not wrong({page: missing(text) for page, text in PROSE.items()})
