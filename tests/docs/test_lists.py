@@ -234,7 +234,7 @@ def is_word(name: str) -> bool:
 
 
 FIELDS: dict[str, tuple[type[object], ...]] = {
-    "limits": (ms.Timeouts, ms.Retry, ms.PoolLimits),
+    "limits": (ms.Timeouts, ms.Retry, ms.PoolLimits, ms.EngineLimits),
     "traffic": (ms.Traffic, ms.RateLimit),
     "routes": (ms.Route, ms.Hedge),
     "budgets": (ms.Budget,),
