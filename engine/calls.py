@@ -246,6 +246,7 @@ class CallStarter:
         another way, such as in a provider's batch."""
         prepared, wire = self._preparer.prepare(request, stream=False)
         shared = prepared.shared
+        response: Response | None = None
         try:
             if not 200 <= status < 300:
                 raise shared.dialect.decode_error(status, {}, body, time.time())
@@ -253,7 +254,7 @@ class CallStarter:
             drop_unasked(response, prepared.asked, prepared.unasked)
             _response_finisher(wire.warnings, request, wire.asked)(response)
         except ProviderError as error:
-            partial, error.partial = error.partial, None
+            partial, error.partial = error.partial or response, None  # a whole answer that was checked in vain, too
             error.provider, error.model = prepared.provider.name, prepared.model
             error.host = prepared.origin.host_header
             return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)

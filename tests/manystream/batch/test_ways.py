@@ -568,6 +568,25 @@ async def test_a_result_whose_generation_broke_is_no_answer(tmp_path: Path, auto
     assert server.live == ["text 2"]
 
 
+async def test_a_result_that_is_checked_in_vain_was_paid(tmp_path: Path, autojump_clock: Clock) -> None:
+    """An answer that does not fit its schema is a failure, as in the live way, with its text and its cost."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    prompts = write(tmp_path / "p.jsonl", [line("q0", '{"b": 1}', response_schema=schema, max_output_tokens=10)])
+    server = Server()
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        budget = BatchBudget(9, lambda provider, model, usage: (usage.output_tokens or 0) / 10, [provider])
+        with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+            traffic = ms.Traffic(budgets=[budget.for_engine()], price=budget.price)
+            async with ms.open_engine([provider], traffic=traffic) as engine:
+                batch = Batch(engine, journal, lambda named: "sim/m", budget=budget, via="batch")
+                await batch.run(read_lines(prompts))
+    (failure,) = records(tmp_path / "a.errors.jsonl")
+    assert (failure["text"], failure["spent_usd"], batch.counters.spent) == ('{"B": 1}', 0.1, 0.1)
+    assert (batch.counters.input_tokens, batch.counters.output_tokens) == (3, 2)
+    assert server.paid == ['{"b": 1}']
+
+
 async def test_results_of_other_lines_and_second_ones_are_passed_over(tmp_path: Path, autojump_clock: Clock) -> None:
     server = Server()
 
