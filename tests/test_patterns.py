@@ -19,6 +19,7 @@ import h11._readers
 import pytest
 
 import manystream
+from manystream.providers.limits.server_load import _pattern as figure_pattern
 from manystream.providers.wire.delta_template import VolatileMembers
 from manystream.providers.wire.error_bodies import error_from_object
 from manystream.transport.response_head import HeadError, HeadReader
@@ -33,11 +34,13 @@ RE_FUNCTIONS = {"compile", "match", "fullmatch", "search", "sub", "subn", "split
 MADE_FROM_DATA = {
     "engine/request/redaction.py:hide",
     "engine/request/redaction.py:split",
+    "providers/limits/server_load.py:_pattern",
     "providers/wire/delta_template.py:_member_pattern",
 }
-"""Functions that compile a pattern from a key or from names of a dialect.
+"""Functions that compile a pattern from a key, or from names of a dialect or of a server's figures.
 
-`tests/engine/test_redaction.py` and `test_time_is_linear` run them."""
+`tests/engine/test_redaction.py`, `test_the_pattern_of_a_servers_figure_is_linear` and
+`test_time_is_linear` run them."""
 
 
 def modules() -> Iterator[Any]:
@@ -148,6 +151,10 @@ def test_the_machine_agrees_with_re() -> None:
             ends = set(machine.ends(ops, 0))
             if pattern.fullmatch(given):
                 assert len(text) in ends, (pattern, text)
+
+
+def test_the_pattern_of_a_servers_figure_is_linear() -> None:
+    assert worst(figure_pattern("a:b"), ["search"])[0] < LINEAR
 
 
 def test_no_pattern_hides_inside_a_function() -> None:

@@ -12,6 +12,7 @@ from typing import get_args
 from ..model.rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
 from ..wire.quirks import (
     CacheMarkMember,
+    LoadReport,
     MaxTokensMember,
     Quirks,
     ReasoningReturn,
@@ -41,6 +42,8 @@ QUERY = Rule("a percent-encoded query, such as 'a=1&b=2'", (str,), _is_query, se
 
 SESSION_FIELD = Checker(SessionField, {"header": TEXT, "member": TEXT, "hashed": flag()})
 SESSION = checked(SESSION_FIELD, "a SessionField, such as ms.SessionField(header='x-session-id'), or None")
+LOAD_REPORT = Checker(LoadReport, {"path": NAME, "running": TEXT, "waiting": TEXT, "slots": TEXT, "header": TEXT})
+LOAD = checked(LOAD_REPORT, "a LoadReport, such as ms.LoadReport(path='/metrics', running='num_requests_running')")
 QUIRKS = Checker(
     Quirks,
     {
@@ -50,6 +53,7 @@ QUIRKS = Checker(
         "headers": PAIRS,
         "raw_predict": flag(),
         "session": optional(SESSION),
+        "load": sequence(LOAD, "a tuple of LoadReport"),
         "max_tokens_member": word(*get_args(MaxTokensMember)),
         "stream_usage": flag(),
         "system_role": word("system", "developer"),

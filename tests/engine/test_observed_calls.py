@@ -380,5 +380,4 @@ async def test_a_map_runs_a_thousand_calls_unless_it_is_told(door: str) -> None:
         )  # fmt: skip
         assert [each._calls.room for each in maps] == [1000, 7, 1000]
         assert [each._calls._ordered for each in maps] == [False, False, True]
-        assert engine.from_thread is engine.from_thread
         assert engine.statistics().started == 0

@@ -133,7 +133,7 @@ SPENT = {
         ({"service_tier": "priority"}, {"service_tier": "batch"}, {"service_tier": "batch"}),
         ({"service_tier": None}, {"total_tokens": 5}, {"total_tokens": 5}),
         ({}, {"total_tokens": 5}, {"total_tokens": 5}),
-        ({"service_tier": "priority"}, None, None),
+        ({"service_tier": "priority"}, None, {"service_tier": "priority"}),
     ],
 )
 def test_the_service_tier_of_an_answer_is_a_part_of_its_price(data: Any, raw: Any, report: Any) -> None:

@@ -348,7 +348,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"providers": [changed(profile=profile(quirks=ms.Quirks(thinking="loud")))]}, "providers[0].profile.quirks.thinking: must be one of 'reasoning_effort', 'reasoning', 'thinking_type', 'thinking_budget', 'enable_thinking', 'chat_template_kwargs', 'none', not 'loud'"),  # type: ignore[arg-type]
         ({"timeouts": 30}, "timeouts: must be a Timeouts, not 30; use Timeouts(total=30)"),
         ({"retry": 3}, "retry: must be a Retry, not 3; use Retry(max_attempts=3)"),
-        ({"limits": 3}, "limits: must be a Limits, not 3; use Limits(max_calls=3)"),
+        ({"limits": 3}, "limits: must be an EngineLimits, not 3; use EngineLimits(max_calls=3)"),
         ({"limits": ms.EngineLimits(max_calls=0)}, "limits.max_calls: must be a whole number of at least 1, not 0"),
         ({"limits": ms.EngineLimits(max_event_bytes=1e6)}, "limits.max_event_bytes: must be a whole number of at least 1, not 1000000.0"),  # type: ignore[arg-type]
         ({"limits": ms.EngineLimits(pool=3)}, "limits.pool: must be a PoolLimits, not 3; use PoolLimits(max_connections=3)"),  # type: ignore[arg-type]
@@ -378,6 +378,7 @@ def profile(**given: Any) -> ms.Profile:
         ({"providers": [changed(profile=profile(quirks=ms.Quirks(headers=(("a",),))))]}, "providers[0].profile.quirks.headers[0]: must be a pair of texts, not 1"),  # type: ignore[arg-type]
         ({"providers": [changed(profile=profile(quirks=ms.Quirks(efforts=("low", "high"))))]}, "providers[0].profile.quirks.efforts: must be four texts, one for each thinking level, not 2"),  # type: ignore[arg-type]
         ({"providers": [changed(profile=profile(quirks=ms.Quirks(efforts=("a", "b", 3, "d"))))]}, "providers[0].profile.quirks.efforts[2]: must be text, not 3"),  # type: ignore[arg-type]
+        ({"providers": [changed(profile=profile(quirks=ms.Quirks(load=(ms.LoadReport(path=""),))))]}, "providers[0].profile.quirks.load[0].path: must be text that is not empty, not ''"),
         ({"providers": [changed(profile=profile(quirks=ms.Quirks(query="a b")))]}, "providers[0].profile.quirks.query: must be a percent-encoded query, such as 'a=1&b=2', not str"),
     ],
 )  # fmt: skip

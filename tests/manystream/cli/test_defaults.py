@@ -45,6 +45,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "status": None,
         "cache": None,
         "prompt_field": None,
+        "escape_formulas": False,
         "shard": None,
         "ray": None,
         "actors": None,
