@@ -173,14 +173,14 @@ def clean_environment(home: Path) -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home)}
 
 
-def python_with(package: str) -> Path:
-    """Return the interpreter of an environment with this package and what manystream needs.
+def python_with(package: str, *others: str) -> Path:
+    """Return the interpreter of an environment with these packages and what manystream needs.
 
     Raises `MissingServerError`.
     """
     requirements = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = requirements["optional-dependencies"]
-    ours = [*requirements["dependencies"], *extras["httpx2"], *extras["httpx"]]
+    ours = [*others, *requirements["dependencies"], *extras["httpx2"], *extras["httpx"]]
     return _python_program(package, "python", ours)
 
 
