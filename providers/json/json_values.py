@@ -355,6 +355,11 @@ def escaped_dumps(value: Any) -> bytes:
         return _ESCAPED.text(value).encode()
 
 
+def escaped_text(value: Any) -> str:
+    """Write compact JSON as text, with an escape for half a surrogate pair. Raises `TypeError`."""
+    return escaped_dumps(value).decode()
+
+
 def check_numbers(value: Any) -> None:
     """Raise `UnwritableNumberError` if a value contains NaN or infinity, which `dumps` writes as null."""
     try:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..errors import ManystreamError
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, dumps_text, exact_loads, shown
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, escaped_text, exact_loads, shown
 from .message_rules import check_fields
 from .messages import (
     IMAGE_DETAILS,
@@ -138,7 +138,7 @@ def rows_from_message(message: Message) -> list[Row]:
             rows.append(_block_row(block, message.role))
     rows.extend(_block_row(earlier, message.role) for earlier in waiting)
     if not rows:
-        rows.append(Row(TEXT_KINDS[message.role], "", dumps_text({"empty": True})))
+        rows.append(Row(TEXT_KINDS[message.role], "", escaped_text({"empty": True})))
     for position, row in enumerate(rows):
         extra: JSONObject = {}
         if position:
@@ -150,7 +150,7 @@ def rows_from_message(message: Message) -> list[Row]:
         if extra:
             data = exact_loads(row.data_json) if row.data_json is not None else {}
             assert type(data) is dict
-            row.data_json = dumps_text({**data, **extra})
+            row.data_json = escaped_text({**data, **extra})
     return rows
 
 
@@ -178,7 +178,7 @@ def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) 
     if not is_readable(block):
         data["malformed"] = True
     data.update(_carried(block.state, block.cache_control))
-    return Row("tool_call", None, dumps_text(data))
+    return Row("tool_call", None, escaped_text(data))
 
 
 def _block_row(block: Block, role: Role) -> Row:
@@ -186,15 +186,15 @@ def _block_row(block: Block, role: Role) -> Row:
         extra = _carried(block.state, block.cache_control)
         if block.citations:
             extra["citations"] = list(block.citations)
-        return Row(TEXT_KINDS[role], block.text, dumps_text(extra) if extra else None)
+        return Row(TEXT_KINDS[role], block.text, escaped_text(extra) if extra else None)
     if isinstance(block, ToolResult):
         data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
         if not isinstance(block.content, str):
             data["output_blocks"] = [_content_json(part) for part in block.content]
         data.update(_carried(None, block.cache_control))
-        return Row("tool_result", None, dumps_text(data))
+        return Row("tool_result", None, escaped_text(data))
     kind, members = _other_json(block)
-    return Row(kind, None, dumps_text(members))
+    return Row(kind, None, escaped_text(members))
 
 
 def _other_json(block: Block) -> tuple[str, JSONObject]:
@@ -304,6 +304,8 @@ def _message(reader: _Reader) -> Message:
     read = READERS.get(kind) if isinstance(kind, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if read is None:
         raise reader.error("kind", f"unknown kind; known are {', '.join(READERS)}")
+    if read is not _read_text and reader.row.data_json is None:
+        raise reader.error("data_json", f"is missing: a row of the kind {kind!r} has its values there")
     blocks = [] if reader.data.get("empty") is True else read(reader)
     role = KIND_ROLE.get(kind, Role.SYSTEM)
     named = reader.optional(reader.data, "role", str)

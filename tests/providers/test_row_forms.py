@@ -235,6 +235,8 @@ REFUSED: list[tuple[Row, str]] = [
     (row("tool_call", **CALLED, thinking={"text": "h", "signature": 1}, tool_args="{}"),
         "field 'thinking.signature': must be str, not int"),
     (row("tool_call", **CALLED, redacted_thinking={}, tool_args="{}"), "field 'redacted_thinking.data': is missing"),
+    *((Row(kind, None, None), f"field 'data_json': is missing: a row of the kind '{kind}' has its values there")
+      for kind in ("tool_call", "tool_result", "thinking", "redacted_thinking", "image", "file", "provider_block")),
     (row("tool_result", output="r"), "field 'tool_call_id': is missing"),
     (row("tool_result", id="t"), "field 'output': is missing"),
     (row("tool_result", id="t", output="r", success=1), "field 'success': must be bool, not int"),

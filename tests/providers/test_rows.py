@@ -115,7 +115,7 @@ MALFORMED: list[tuple[Row, str]] = [
     (Row("tool_call", None, "1"), "data_json"),
     (Row("user", "x", "nonsense"), "data_json"),
     (Row("tool_call", None, 5), "data_json"),  # type: ignore[arg-type]
-    (Row("tool_call", None, None), "tool_args"),
+    (Row("tool_call", None, None), "data_json"),
     (row("tool_call", tool_name="f", tool_args="{}"), "tool_call_id"),
     (row("tool_call", tool_call_id="t", tool_args="{}"), "tool_name"),
     (row("tool_call", tool_call_id="t", tool_name="f"), "tool_args"),

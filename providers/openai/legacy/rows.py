@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import InvalidRequestError
-from ...json.json_values import JSONObject, dumps_text
+from ...json.json_values import JSONObject, escaped_text
 from ...model.message_rules import check_fields
 from ...model.messages import Block, Message, Role, Text, ToolCall, ToolResult
 from ...model.request import Request, ThinkingConfig, ThinkingLevel
@@ -178,7 +178,7 @@ def _call_row(block: ToolCall, where: str) -> LegacyRow:
     data: JSONObject = {"id": block.id, "type": "function", "name": block.name, "arguments": block.arguments}
     if not is_readable(block):
         data["malformed"] = True
-    return LegacyRow("tool_call", None, dumps_text(data))
+    return LegacyRow("tool_call", None, escaped_text(data))
 
 
 def _result_row(block: ToolResult, name: str, where: str) -> LegacyRow:
@@ -192,4 +192,4 @@ def _result_row(block: ToolResult, name: str, where: str) -> LegacyRow:
         "output": block.text,
         "success": not block.is_error,
     }
-    return LegacyRow("tool_result", None, dumps_text(data))
+    return LegacyRow("tool_result", None, escaped_text(data))
