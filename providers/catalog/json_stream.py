@@ -161,6 +161,8 @@ class JSONStream(StreamMachine):
                 break
             self.template = None  # of the frame before, whose block may have ended
             events.extend(self.take_event(name, data))
+        if self._cut_pairs is not None:
+            self.template = None  # half a pair may wait for the next delta
         return events
 
 

@@ -23,7 +23,7 @@ from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    dumps_text,
+    arguments_text,
     mapping,
     objects,
     required_objects,
@@ -164,7 +164,7 @@ class GeminiConverter(HistoryConverter):
         response = mapping(wire, "response")
         member = "output" if "output" in response else "error" if "error" in response else None
         value = response[member] if member is not None and len(response) == 1 else response
-        text = value if type(value) is str else dumps_text(value)
+        text = value if type(value) is str else arguments_text(value)
         media = [
             block
             for position, part in enumerate(objects(wire, "parts"))

@@ -20,7 +20,7 @@ from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    dumps_text,
+    arguments_text,
     mapping,
     required_objects,
     string,
@@ -179,7 +179,7 @@ class InteractionsConverter(HistoryConverter):
                     raise HistoryError(f"{where}.result[{position}]", "has neither bytes nor a URL")
                 content.append(block)
         else:
-            content = result if type(result) is str else "" if result is None else dumps_text(result)
+            content = result if type(result) is str else "" if result is None else arguments_text(result)
         return ToolResult(call_id, content, step.get("is_error") is True)
 
 

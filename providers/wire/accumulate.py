@@ -500,6 +500,12 @@ class Accumulator(AnswerCount):
         return self.tokens
 
 
+class CutText(str):
+    """A piece whose last character is U+FFFD for half a surrogate pair that was not delivered (`cut_pairs.py`)."""
+
+    __slots__ = ()
+
+
 def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
     """Return the part of the whole text that follows the pieces delivered so far, to be delivered now.
 
@@ -512,6 +518,9 @@ def settle(pieces: list[str], whole: str, answer: Accumulator) -> str:
     delivered = "".join(pieces)
     if whole.startswith(delivered):
         return whole[len(delivered) :]
+    if type(pieces[-1]) is CutText and whole.startswith(delivered[:-1]):
+        pieces[:] = [delivered[:-1]]
+        return whole[len(delivered) - 1 :]  # with the whole pair
     pieces[:] = [whole]
     answer.warn(FINAL_TEXT_WINS)
     return ""

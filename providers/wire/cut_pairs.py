@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from ..json.json_types import JSONObject
 from ..model.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
-from .accumulate import InProgress, Placed, TextInProgress, ThinkingInProgress
+from .accumulate import CutText, InProgress, Placed, TextInProgress, ThinkingInProgress
 
 REPLACEMENT = "\ufffd"
 
@@ -27,8 +27,8 @@ class CutPairs:
     _begins_low: strings of the current event that begin with a low half, as the lenient parser returned them, each with
         its half.
     _ends_high: strings of the current event that end with a high half, likewise.
-    _pending: index of a block → the high half that its latest delta ended with, and the position of that delta in the
-        block's pieces. The piece ends with U+FFFD for the half; the delivered event does not.
+    _pending: index of a block → the high half that its latest delta ended with. The block's last piece ends with U+FFFD
+        for the half; the delivered event does not. A whole text may have replaced that piece since.
     """
 
     __slots__ = ("_begins_low", "_ends_high", "_pending")
@@ -36,7 +36,7 @@ class CutPairs:
     def __init__(self) -> None:
         self._begins_low: list[tuple[str, str]] = []
         self._ends_high: list[tuple[str, str]] = []
-        self._pending: dict[int, tuple[str, int]] = {}
+        self._pending: dict[int, str] = {}
 
     @property
     def waits(self) -> bool:
@@ -94,7 +94,10 @@ class CutPairs:
     ) -> None:
         """Append one delta to `joined`: joined with the half before it, and without a half at its end."""
         text = event.arguments if isinstance(event, ToolCallDelta) else event.text
-        high, before = self._pending.pop(event.index, ("", 0))
+        before = _waiting(pieces, place)
+        high = self._pending.pop(event.index, "")
+        if before < 0:
+            high = ""  # a whole text has taken the place of the piece
         low = _half(self._begins_low, text.startswith, text[:1])
         if high and low:
             character = (high + low).encode("utf-16", "surrogatepass").decode("utf-16")
@@ -105,7 +108,8 @@ class CutPairs:
             text = REPLACEMENT + text
         high = _half(self._ends_high, text.endswith, text[-1:])
         if high:
-            self._pending[event.index] = high, place
+            self._pending[event.index] = high
+            pieces[place] = CutText(pieces[place])
             text = text[:-1]
         if text:
             joined.append(type(event)(event.index, text))
@@ -114,7 +118,9 @@ class CutPairs:
         """Append a U+FFFD delta for each block that ends while one of its halves waits."""
         for index in indexes:
             block = blocks[index]
-            if self._pending.pop(index, None) is not None and not isinstance(block, Placed):
+            if self._pending.pop(index, None) is None or isinstance(block, Placed):
+                continue
+            if _waiting(block.pieces, len(block.pieces)) >= 0:
                 joined.append(_delta_kind(block)(index, REPLACEMENT))
 
 
@@ -126,6 +132,14 @@ def join_pieces(pieces: Sequence[str]) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def _waiting(pieces: list[str], end: int) -> int:
+    """Return the position of the last piece before `end` that has a text, if that ends with U+FFFD; else -1."""
+    place = end - 1
+    while place >= 0 and not pieces[place]:
+        place -= 1
+    return place if place >= 0 and pieces[place][-1] == REPLACEMENT else -1
 
 
 def _delta_kind(block: InProgress) -> type[TextDelta | ThinkingDelta | ToolCallDelta]:

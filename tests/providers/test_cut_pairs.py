@@ -15,6 +15,7 @@ import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.converter import GeminiConverter
+from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import (
     History,
     HistoryError,
@@ -27,7 +28,9 @@ from manystream.providers.history import (
 )
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.model.events import Event
+from manystream.providers.model.rows import messages_from_rows, rows_from_message
 from manystream.providers.openai.chat.converter import ChatConverter
+from manystream.providers.openai.legacy import transform_message
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.providers.wire.event_order import OrderChecker
 
@@ -209,10 +212,65 @@ def test_halves_of_interleaved_blocks_are_not_mixed() -> None:
     assert machine.response().thinking == "b\ufffdxy"
 
 
+WHOLE: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "output_text": ("text", lambda text: {"type": "message", "content": [{"type": "output_text", "text": text}]}),
+    "reasoning_summary_text": ("text", lambda text: {"type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text}]}),
+    "function_call_arguments": ("arguments", lambda text: {**FUNCTION_CALL, "arguments": text}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("before", [[], ["a"], ["a", "b", "c"]], ids=len)
+@pytest.mark.parametrize("by", ["done", "output_item.done", "completed"])
+@pytest.mark.parametrize("kind", WHOLE)
+def test_a_whole_text_may_come_between_the_halves(kind: str, by: str, before: list[str]) -> None:
+    member, item = WHOLE[kind]
+    for text in (*WOMAN, WOMAN, "".join([*before, WOMAN[0]]), "".join([*before, WOMAN]), "x", ""):
+        whole_item = {**item(text), "id": "i", "status": "completed"}
+        done: dict[str, dict[str, Any]] = {
+            "done": {"type": f"response.{kind}.done", member: text},
+            "output_item.done": {"type": "response.output_item.done", "item": whole_item},
+            "completed": {"type": "response.completed", "response": {"status": "completed", "output": [whole_item]}},
+        }
+        deltas = [{"type": f"response.{kind}.delta", "delta": piece} for piece in (*before, WOMAN[0], WOMAN[1])]
+        begin = {"type": "response.output_item.added", "item": {**item(""), "id": "i"}}
+        machine = DIALECTS["openai-responses"].machine(ms.OpenAIResponses(), lambda: "id")
+        checker, delivered = OrderChecker(), ""
+        for value in (begin, *deltas[:-1], done[by], deltas[-1]):
+            for event in machine.feed("", json.dumps({**value, "output_index": 0}).encode()):
+                checker.check(event)
+                delivered += getattr(event, "text", getattr(event, "arguments", ""))
+        delivered += "".join(getattr(event, "text", getattr(event, "arguments", "")) for event in machine.end())
+        (block,) = machine.response().content
+        kept = block.arguments if isinstance(block, ms.ToolCall) else getattr(block, "text", "")
+        if text.startswith("".join(before)):  # else the final text replaces what was delivered
+            assert delivered == kept, (text, by)
+        assert kept.encode()
+
+
 CONVERTERS: dict[str, type[HistoryConverter]] = {
     "openai-chat": ChatConverter, "openai-responses": ResponsesConverter, "anthropic": AnthropicConverter,
-    "gemini": GeminiConverter,
+    "gemini": GeminiConverter, "gemini-interactions": InteractionsConverter,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [{"a": WOMAN[0]}, {WOMAN[0]: 1}, {"output": WOMAN[0]}, {"output": {"a": WOMAN[0]}}])
+def test_half_a_pair_in_a_result_is_kept(value: dict[str, Any]) -> None:
+    wires: dict[type[HistoryConverter], dict[str, Any]] = {
+        GeminiConverter: {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": value}}]},
+        InteractionsConverter: {"type": "function_result", "call_id": "c", "name": "f", "result": value},
+    }
+    for converter, wire in wires.items():
+        (result,) = cast("list[ms.ToolResult]", converter().decode_messages([wire])[0].content)
+        half = json.loads(result.text) if result.text != WOMAN[0] else WOMAN[0]
+        assert half in (value, value.get("output")), converter
+        for into in CONVERTERS.values():
+            message = ms.Message.tool_result("c", result.text)
+            assert into().encode_messages([ms.Message.tool_call("c", "f", result.text.replace(WOMAN[0], "")), message])
+        (row,) = rows_from_message(ms.Message.tool_result("c", result.text))
+        (kept,) = cast("list[ms.ToolResult]", messages_from_rows([row], strict=False)[0].content)
+        assert kept.text.encode()
+        assert transform_message(ms.Message.tool_result("c", result.text))[0].data_json
 
 
 @each
