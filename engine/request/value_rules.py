@@ -54,5 +54,5 @@ TLS = Checker(
     },
 )
 
-LIMITS_GIVEN = checked(LIMITS, forms={int: "use Limits(max_calls={})"})
+LIMITS_GIVEN = checked(LIMITS, forms={int: "use EngineLimits(max_calls={})"})
 TLS_GIVEN = checked(TLS, forms={str: "use TLSConfig(ca_file={})", bool: "TLS cannot be switched off"})
