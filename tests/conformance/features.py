@@ -47,8 +47,9 @@ HEAD = """\
 # What each dialect sends, reads, keeps raw, and refuses
 
 This page is for people who need to know what a provider is sent, and what an answer holds. It compares the five
-dialects. The page of each dialect has the details: [OpenAI Chat](dialects/openai-chat.md),
-[OpenAI Responses](dialects/openai-responses.md), [Anthropic](dialects/anthropic.md), [Gemini](dialects/gemini.md) and
+dialects for conversations. Three more are for prompts and token ids: [tokens](guide/tokens.md#servers). The page of
+each dialect has the details: [OpenAI Chat](dialects/openai-chat.md), [OpenAI Responses](dialects/openai-responses.md),
+[Anthropic](dialects/anthropic.md), [Gemini](dialects/gemini.md) and
 [Gemini Interactions](dialects/gemini-interactions.md).
 
 The library never drops anything silently. If a dialect has no form for a part of a request, the library refuses the
