@@ -123,3 +123,43 @@ def test_every_limit_that_a_page_names_is_shown() -> None:
             words = words.replace(limit, "") if of == page else words
         unknown += [f"{page}: …{words[max(0, found.start() - 60) : found.end()]}" for found in DENIAL.finditer(words)]
     assert not unknown
+
+
+MISSING = {
+    "HTTP/2": r'"h2"',
+    "HTTP/3": r'"h3"|\bquic\b',
+    "WebSockets (so no realtime interfaces)": r"import websockets|sec-websocket-key",
+    "compressed answers": r"accept-encoding: gzip",
+    "Everything that is not a model call": r"class (?:Embeddings?|FineTuning|Moderation)\b",
+    "embeddings": r'/embeddings"',
+    "uploads": r"def upload_file\(",
+    "file uploads": r"def upload_file\(",
+    "fine-tuning": r"/fine_tuning",
+    "Guardrails": r"class \w*Guardrail",
+    "a cache of answers to similar questions": r"cosine|nearest_answer",
+    "Agents": r"class \w*Agent\b",
+    "MCP": r"import mcp\b|from mcp\b",
+    "evals": r"class \w*Eval\b",
+    "prompt templates": r"class \w*PromptTemplate",
+    "the endpoints for images and speech": r"/images/generations|/audio/speech",
+    "realtime and assistants": r'"/?v?1?/realtime|"/?v?1?/assistants',
+    "`InvokeModel` and `Converse` are missing": r"/invoke\b|/converse\b",
+    "Long use in production": r"$^",
+}
+"""What a page calls missing → words that the code would have if it existed."""
+
+FILLERS = {"the library is new", "Use the SDK for these", "Of Bedrock"}
+
+
+def test_what_a_page_calls_missing_does_not_exist() -> None:
+    known = {item.lower(): words for item, words in MISSING.items()}
+    for page in ("docs/comparison.md", "docs/guide/migrating.md"):
+        section = " ".join(PROSE[page].partition("## What is missing")[2].partition("\n\n")[2].split())
+        items = {item.strip() for item in re.split(r"(?:^|\s)- |[,.:;]|, and |\band (?=a cache)", section)} - {
+            "",
+            *FILLERS,
+        }
+        for item in items:
+            assert item.lower() in known, f"{page}: show that {item!r} does not exist"
+            found = [path for path, text in sources() if re.search(known[item.lower()], text)]
+            assert not found, (page, item, found)
