@@ -158,6 +158,13 @@ def test_a_number_of_dialects_is_right() -> None:
     assert not wrong({page: set(number.findall(text.lower())) - right for page, text in PROSE.items()})
 
 
+def test_a_number_of_timeouts_or_events_is_right() -> None:
+    right = {"timeouts": NUMBERS[len(dataclasses.fields(ms.Timeouts))], "typed events": NUMBERS[len(ms.EventType)]}
+    number = re.compile(rf"\b({'|'.join(NUMBERS[1:])})\s+({'|'.join(right)})\b")
+    found = {page: number.findall(" ".join(text.lower().split())) for page, text in PROSE.items()}
+    assert not wrong({page: {f"{one} {of}" for one, of in pairs if one != right[of]} for page, pairs in found.items()})
+
+
 def test_extend_lists_the_places_of_a_dialect() -> None:
     dialect = "gemini-interactions"
     own = f"providers/{dialect.replace('-', '_')}/"
