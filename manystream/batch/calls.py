@@ -279,6 +279,11 @@ class LineCalls:
         self.counters.spent += dollars
         return self.budget.of_line(item.id, dollars)
 
+    def count_unrecorded(self, item: Item, completion: Completion) -> None:
+        """Count in the budget an answer that was paid and is not recorded, since its line goes on."""
+        if self.budget is not None and self._count_spent(item, completion):
+            self.budget.unrecorded += completion.cost or 0.0
+
     def _count_cost(self, item: Item, completion: Completion, part: float) -> Cost | Unpriced | None:
         """Count the cost of a call and return it, or None without a price list.
 

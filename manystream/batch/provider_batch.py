@@ -51,6 +51,10 @@ NO_INTERFACE = (401, 403, 404, 405, 501)
 GONE = (404, 410)
 """Statuses with which a server says that it does not have it, or not any more."""
 
+RECORDED, REFUSED = 1, 2
+"""What became of the result of a line: it was recorded, or its line goes on, since it was refused for a reason that
+passes."""
+
 NOWHERE = -1
 """The position of a line that the input does not have any more."""
 
@@ -164,7 +168,7 @@ class ProviderBatch:
     ids, lines: of its lines, until it is created: their ids, and their form in the batch.
     size: the bytes of these lines.
     since: when it was created, on this program's clock.
-    handled: for each line, whether its result was read.
+    handled: for each line, 0 until its result was read, then `RECORDED` or `REFUSED`.
     reported: the number of lines that the provider has answered, as it says.
     to: the way that the unanswered lines go when the batch is cancelled; empty while it is not.
     is_known: whether it is known at the provider, or known not to be there. Otherwise it cannot be cancelled.
@@ -193,7 +197,7 @@ class ProviderBatch:
     def left(self) -> int:
         """The number of lines without an answer."""
         count = len(self.positions)
-        return count - max(self.handled.count(1), min(self.reported, count))
+        return count - max(self.handled.count(RECORDED), min(self.reported, count))
 
     @property
     def is_full(self) -> bool:
@@ -215,8 +219,8 @@ class ProviderBatch:
         return place if key == self.submission.key and place < len(self.positions) else None
 
     def unhandled(self) -> list[int]:
-        """Return the places of the lines whose result was not read."""
-        return [index for index, handled in enumerate(self.handled) if not handled]
+        """Return the places of the lines whose result was not recorded."""
+        return [index for index, handled in enumerate(self.handled) if handled != RECORDED]
 
     def move(self, way: str) -> None:
         """Cancel it, so that its unanswered lines can go another way."""

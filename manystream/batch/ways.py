@@ -57,7 +57,9 @@ from .provider_batch import (
     LONGEST_LOOK,
     NO_INTERFACE,
     NOWHERE,
+    RECORDED,
     REFUSALS,
+    REFUSED,
     SETTLED,
     ProviderBatch,
     Target,
@@ -792,24 +794,28 @@ class WaysRun:
             self._send_on(job, left, reason, more=MOST_GENERATIONS - 1 if self._via == BATCH else 0)
 
     def _record(self, job: ProviderBatch, index: int, result: BatchResult) -> None:
-        """Record a result. Its line goes live instead if it was refused for a reason that passes."""
-        if job.handled[index]:
+        """Record a result. Its line goes on instead if it was refused for a reason that passes: see `_send_on`."""
+        if job.handled[index] == RECORDED:
             return
         if job.positions[index] == NOWHERE:
-            job.handled[index] = 1
+            job.handled[index] = RECORDED
             return
         item = self._item(job.positions[index])
         completion = self._starter.completion_of(item.request, result.status, result.body)
-        if completion.error is not None and completion.error.retryable:
-            return
-        job.handled[index] = 1
-        seconds = trio.current_time() - job.since
-        completion.timings = Timings(finished=seconds)
-        completion.request_id = completion.request_id or result.request_id
-        self._name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
         part = job.target.interface.terms.price
         completion.cost = dollars(self._starter, job.target.provider, job.submission.group.model, completion, part)
-        self._calls.record(item, completion, BATCH, part)
+        last = self._via == BATCH and job.submission.generation >= MOST_GENERATIONS - 1
+        if completion.error is not None and completion.error.retryable and not last:
+            if job.handled[index] != REFUSED:
+                self._calls.count_unrecorded(item, completion)  # an answer that broke was paid, too
+            job.handled[index] = REFUSED
+        else:
+            job.handled[index] = RECORDED
+            seconds = trio.current_time() - job.since
+            completion.timings = Timings(finished=seconds)
+            completion.request_id = completion.request_id or result.request_id
+            self._name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
+            self._calls.record(item, completion, BATCH, part)
         self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
 
     def _send_on(self, job: ProviderBatch, left: Iterable[int], reason: str, *, more: int) -> None:

@@ -25,6 +25,8 @@ from ..catalog.batches import (
 from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
+from ..model.provider_error import ErrorCategory
+from ..wire.error_bodies import error_from_object
 
 HOUR = 3600.0
 
@@ -38,6 +40,15 @@ UNANSWERED = frozenset({"batch_expired", "batch_cancelled", "batch_canceled", "e
 """Codes of lines that the batch did not answer, because it ended before."""
 FULL = frozenset({"token_limit_exceeded", "enqueued_token_limit_exceeded", "rate_limit_exceeded"})
 """Codes of a batch that failed because the key has too much in unfinished batches."""
+
+STATUSES: dict[ErrorCategory, int] = {
+    ErrorCategory.INVALID_ARG: 400,
+    ErrorCategory.CONTENT_FILTER: 400,
+    ErrorCategory.AUTH: 401,
+    ErrorCategory.NOT_FOUND: 404,
+    ErrorCategory.RATE_LIMIT: 429,
+}
+"""Category of a line's error → its HTTP status, where the line has none. Any other error may pass: 500."""
 
 PROBLEM_LIMIT = 500
 
@@ -122,7 +133,10 @@ class OpenRouter(BatchInterface):
         if code in UNANSWERED or (not status and not error):
             return BatchResult(id, 0, (string(error, "message") or code or "the line has no answer").encode())
         if error and not 200 <= status < 300 and type(body) is not dict:
-            return BatchResult(id, status if status >= 400 else 500, dumps({"error": error}), request_id)
+            category = error_from_object(error, http_status=0, body=b"").category
+            return BatchResult(
+                id, status if status >= 400 else STATUSES.get(category, 500), dumps({"error": error}), request_id
+            )
         return BatchResult(id, status, dumps(body), request_id)
 
 

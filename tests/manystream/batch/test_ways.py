@@ -568,6 +568,33 @@ async def test_a_result_whose_generation_broke_is_no_answer(tmp_path: Path, auto
     assert server.live == ["text 2"]
 
 
+async def test_answers_that_break_in_each_batch_are_paid(tmp_path: Path, autojump_clock: Clock) -> None:
+    """The last one is the failure of its line, with its reason and its text. A line that is too late is none."""
+
+    def broken(line: dict[str, Any]) -> dict[str, Any]:
+        body = chat("half")
+        body["choices"][0]["finish_reason"] = "error"
+        return {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
+
+    prompts = write(tmp_path / "p.jsonl", [line("q0", "text", max_output_tokens=10)])
+    server = Server(result=broken)
+    async with open_peer(server.script) as peer:
+        provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        budget = BatchBudget(9, lambda provider, model, usage: (usage.output_tokens or 0) / 10, [provider])
+        with Journal(tmp_path / "a.jsonl", budget=budget) as journal:
+            traffic = ms.Traffic(budgets=[budget.for_engine()], price=budget.price)
+            async with ms.open_engine([provider], traffic=traffic) as engine:
+                batch = Batch(engine, journal, lambda named: "sim/m", budget=budget, via="batch")
+                await batch.run(read_lines(prompts))
+                used = engine.statistics().traffic
+    failure, rest = records(tmp_path / "a.errors.jsonl")
+    assert (failure["text"], failure["spent_usd"], rest["unrecorded_usd"]) == ("half", 0.1, 0.2)
+    assert failure["error"]["message"].startswith("the generation of the answer broke")
+    assert (len(server.batches), batch.counters.spent) == (3, pytest.approx(0.3))
+    assert used is not None
+    assert [each.spent.usd for each in used.budgets] == [pytest.approx(0.3)]
+
+
 async def test_a_result_that_is_checked_in_vain_was_paid(tmp_path: Path, autojump_clock: Clock) -> None:
     """An answer that does not fit its schema is a failure, as in the live way, with its text and its cost."""
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
