@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import inspect
 import re
@@ -19,7 +20,7 @@ from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.catalog.registry import DIALECT_MODULES, PROMPT_DIALECTS
 from manystream.simulator import Knobs
 from manystream.transport.proxy import ENVIRONMENT_VARIABLES
-from tests.support.blocks import DOCS, FENCE, ROOT, name_of, pages
+from tests.support.blocks import DOCS, FENCE, ROOT, Block, name_of, pages, read_blocks
 
 TEXTS = {
     name_of(page): page.read_text("utf-8")
@@ -209,6 +210,19 @@ def is_public(word: str) -> bool:
         if known is not None and not set(re.findall(r"(\w+)=", arguments)) <= known:
             return False
     return True
+
+
+def test_a_page_imports_no_public_name_from_its_module() -> None:
+    def from_modules(blocks: list[Block]) -> set[str]:
+        trees = [ast.parse(block.code) for block in blocks if block.language == "python"]
+        imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        return {
+            name.name for node in imports if (node.module or "").startswith("manystream.")
+            for name in node.names if name.name in ms.__all__
+        }  # fmt: skip
+
+    found = {page: from_modules(read_blocks(text)) for page, text in TEXTS.items()}
+    assert not wrong(found)
 
 
 def test_a_module_that_a_page_names_exists() -> None:
