@@ -417,8 +417,22 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(110, "a new answer in the background that the server does not find yet (404)",
              "the engine asks again for a minute; then NOT_FOUND", "yes", "yes",
              DURABLE + "a_new_answer_may_not_be_found_for_a_minute"),
+        _row(111, "Responses: the end is called `response.done`; the error of a failed response stands next to it",
+             "by the response's status; that error, classified", "yes", "by its code",
+             PROVIDERS + "openai_responses/test_odd_forms.py::test_the_end_may_be_called_done",
+             PROVIDERS + "openai_responses/test_odd_forms.py::test_an_error_beside_a_failed_response_is_its_error"),
+        _row(112, "a closed account, or one without credit, as an invalid request (400), in any dialect's form",
+             "AUTH, or RATE_LIMIT that no wait ends; another key of the provider is tried", "yes", "with another key",
+             PROVIDERS + "test_refusals.py::test_an_account_that_serves_nothing_is_no_wrong_request",
+             "engine/traffic/test_other_refusals.py::test_a_key_without_credit_is_put_aside"),
+        _row(113, "a batch's answer that breaks, fits no schema, or names a service tier without a price",
+             "as in the live way: a failure with its text, or an answer; what was paid counts in the budget", "-",
+             "in the next batch, if it broke",
+             "manystream/batch/test_ways.py::test_answers_that_break_in_each_batch_are_paid",
+             "manystream/batch/test_ways.py::test_a_result_that_is_checked_in_vain_was_paid",
+             "manystream/batch/test_ways.py::test_an_answer_of_the_batch_tier_is_paid"),
     ),
 }  # fmt: skip
 
 ROWS: tuple[Row, ...] = tuple(row for rows in GROUPS.values() for row in rows)
-COUNT = 110
+COUNT = 113
