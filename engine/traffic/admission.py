@@ -335,6 +335,7 @@ class Admission(AdmissionControl, WaitingCall):
         self._end_attempt(candidate, error, None, now, sent=sent)
         if candidate.state not in UNDER_WAY:
             return error
+        may_wait = may_wait or self._asked_only(candidate, sent=sent)
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=True)
         if refusal in PAUSES:
             self.uncounted += 1
@@ -350,6 +351,11 @@ class Admission(AdmissionControl, WaitingCall):
         candidate.limiter.changed()
         self._begin_to_wait(now)
         return None
+
+    @staticmethod
+    def _asked_only(candidate: Candidate, *, sent: bool) -> bool:
+        """Return whether an attempt did no more than ask in vain for a connection to a server that is away."""
+        return not sent and candidate.limiter.state.host.asks(candidate.number)
 
     def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
         """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""

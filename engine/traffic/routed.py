@@ -265,6 +265,7 @@ class Routed(Admission):
         """Give back what a failed attempt had reserved. Returns None if the call may go to a target, else the error
         that decides about a retry."""
         index, sent = candidate.target_index, attempt.sent
+        may_wait = may_wait or self._asked_only(candidate, sent=sent)
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
             self.uncounted += 1

@@ -304,6 +304,33 @@ async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: Mock
     assert [(each.success, each.attempts) for each in completions] == [(False, 1)] * 2
 
 
+@pytest.mark.parametrize("balance", ["order", "weighted", "fastest", None])
+async def test_a_single_attempt_may_ask_for_a_connection(
+    balance: Literal["order", "weighted", "fastest"] | None, autojump_clock: MockClock
+) -> None:
+    servers = [Server(), Server(name="two")] if balance else [Server()]
+    routes = [ms.Route("r", ["one/m", "two/m"], balance=balance)] if balance else []
+    model = "r" if balance else "one/m"
+    async with (
+        serving(*servers),
+        ms.open_engine(
+            [server.provider for server in servers],
+            traffic=ms.Traffic(routes=routes, rates={server.name: AT_A_TIME for server in servers}),
+            retry=ms.Retry(max_attempts=1),
+        ) as engine,
+    ):
+        async with trio.open_nursery() as nursery:
+            for server in servers:
+                nursery.start_soon(server.away, 30)
+            await trio.sleep(0.1)
+            found = [await call.wait() for call in start(engine, 3 * len(servers), model)]
+            calls = start(engine, 100, model)
+        completions = [await call.wait() for call in calls]
+    assert 3 <= sum(not each.success for each in found) <= 3 * len(servers)
+    assert [each.error for each in completions if not each.success] == []
+    assert 20 <= sum(each.attempts - 1 for each in completions) <= 40 * len(servers)
+
+
 async def test_without_traffic_control_the_error_names_the_reserve(autojump_clock: MockClock) -> None:
     server = Server()
     lost = dict[float, list[ms.ProviderError]]()

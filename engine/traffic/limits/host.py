@@ -265,6 +265,10 @@ class Host:
 
     # --- calls ---
 
+    def asks(self, number: int) -> bool:
+        """Return whether a call is the one that asks whether the server is back."""
+        return self.is_away and number == self._breaker.probe
+
     def connected(self, number: int, now: float) -> None:
         """A call has a connection."""
         if number == self._breaker.probe:
