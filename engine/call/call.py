@@ -995,6 +995,9 @@ class RunningCall:
         for _ in Step:
             try:
                 self.finish()
+            except RecursionError:  # each step would raise at this end of the stack; the loop's has room
+                self._runtime.soon(self._finish_by_all_means, self.on_defect)
+                return
             except Exception:
                 logger.exception("ending %r raised, too", self)
                 self._step = Step(min(self._step + 1, WOKEN))
