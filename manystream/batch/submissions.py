@@ -20,6 +20,7 @@ The file has one line for each step, with the key of the provider's batch as `id
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -45,6 +46,9 @@ from .lines import LineId
 STATES = frozenset(
     {"intended", "uploaded", "sent", "submitted", "cancelled", "taken", "dropped", "deleted", "named", "read"}
 )
+
+LATEST = 1e11
+"""The latest time that is read from a file, in Unix seconds: the year 5138."""
 
 FIGURES = tuple(WayFigures.__dataclass_fields__)
 
@@ -130,6 +134,8 @@ class Submissions:
         """Read the file as it is now, also while a run has it open. Raises `OSError`."""
         found = cls.__new__(cls)
         found._begin(path)
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))  # a pipe would be waited for
         with path.open("rb") as file:
             for line in file:
                 with suppress(MalformedJSONError):  # a run writes this line now, or was killed
@@ -240,7 +246,7 @@ def shown_url(provider: Provider) -> str:
 
 
 def _at(record: JSONObject) -> float:
-    return float(_number(record.get("at")))
+    return min(max(0.0, float(_number(record.get("at")))), LATEST)
 
 
 def _number(value: JSON) -> float:

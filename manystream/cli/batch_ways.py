@@ -30,7 +30,7 @@ from ..transport.errors import URLError
 from ..transport.url import split_url
 from .addresses import DIALECT_CLASSES, provider_of
 from .output.errors import CommandError
-from .output.terminal import clock, counted, harmless, money
+from .output.terminal import clock, counted, harmless, money, one_line
 
 if TYPE_CHECKING:
     from ..batch.submissions import Submission
@@ -143,20 +143,20 @@ def status(answers: Path, base_urls: Sequence[str], environment: Mapping[str, st
         name = submission.batch or f"(not known yet, key {key})"
         what = counted(submission.lines, "line", "lines")
         lines.append(
-            f"{submission.provider} {harmless(name)} {state} since {_time(submission.at)}: {what} for"
-            f" {submission.group.model}; {harmless(states[key])}"
+            f"{submission.provider} {name} {state} since {_time(submission.at)}: {what} for {submission.group.model};"
+            f" {states[key]}"
         )
     windows: dict[str, list[float]] = {}
     for answer in found.windows.values():
         windows.setdefault(answer.way, []).append(answer.at)
     for way, times in windows.items():
         are = counted(len(times), "line is", "lines are")
-        lines.append(f"{are} in {harmless(way)} since {_time(min(times))}; the provider is not asked")
+        lines.append(f"{are} in {way} since {_time(min(times))}; the provider is not asked")
     total = sum(submission.lines for submission in found.open.values())
     if found.open:
         are, batches = counted(total, "line is", "lines are"), counted(len(found.open), "batch", "batches")
         lines.append(f"{are} under way in {batches}.")
-    return "\n".join([*(lines or ["Nothing is under way."]), *way_lines(found.ways)])
+    return "\n".join(map(one_line, [*(lines or ["Nothing is under way."]), *way_lines(found.ways)]))
 
 
 def _time(seconds: float) -> str:

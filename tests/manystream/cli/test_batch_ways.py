@@ -1,6 +1,7 @@
 """`manystream batch --by`, `--via`, `--status` and `--json`."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -175,6 +176,22 @@ def test_the_status_names_a_batch_that_is_not_there(slow: Simulator, capsys: pyt
 def test_the_status_of_a_file_without_batches(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["batch", "--status", "none.jsonl"]) == 0
     assert capsys.readouterr().out.startswith("Nothing is under way")
+
+
+def test_the_status_of_a_forged_file(capsys: pytest.CaptureFixture[str]) -> None:
+    forged: dict[str, object] = {"provider": "a\nall is well", "model": "m\nm", "at": 1e300}
+    window = {"id": "t", "state": "named", "line": 1, "way": "window\n", "at": -1e300}
+    write(Path("a.batches.jsonl"), [{"id": "k", **INTENDED, **forged}, window])
+    assert main(["batch", "--status", "a.jsonl"]) == 0
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("a all is well (not known yet, key k) is under way since 5138")
+    assert second.startswith("1 line is in window since 1970")
+
+
+def test_the_status_waits_for_no_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("a.batches.jsonl")
+    assert main(["batch", "--status", "a.jsonl"]) == 1
+    assert "it is no regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("interface", ["openai-chat", "anthropic"])
