@@ -221,38 +221,49 @@ class RequestReader:
         self.expects_continue = headers.get("expect", "").lower() == "100-continue"
 
     def _read_chunks(self, chunks: bytearray) -> bytes | None:
-        """The body, or None while it is incomplete. `chunks`: what has been read of it."""
+        """The body, or None while it is incomplete. No byte is searched twice. `chunks`: what has been read of it."""
         buffer = self._buffer
-        while True:
-            line_end = buffer.find(b"\r\n", 0, HEAD_LIMIT)
+        while self._length >= 0:  # how much must have come before there is more to read; -1: of trailers
+            if len(buffer) < self._length:
+                return None
+            line_end = buffer.find(b"\r\n", max(0, self._searched - 1), HEAD_LIMIT)
             if line_end < 0:
                 if len(buffer) >= HEAD_LIMIT:
                     raise BadRequest(400, f"a line with a chunk size is longer than {HEAD_LIMIT} bytes")
+                self._searched = len(buffer)
                 return None
+            self._searched = line_end
             line = _CHUNK_SIZE.fullmatch(buffer[:line_end])
             if line is None:
                 raise BadRequest(400, "a chunk size is not a hexadecimal number")
             size = int(line[1], 16)
-            if size == 0:
-                return self._read_trailers(chunks, line_end)
             if len(chunks) + size > BODY_LIMIT:
                 raise BadRequest(413, f"the request's body is longer than {BODY_LIMIT} bytes")
             start, end = line_end + 2, line_end + 2 + size
-            if len(buffer) < end + 2:
-                return None
-            if not buffer.startswith(b"\r\n", end):
+            if size == 0:
+                del buffer[:line_end]  # without trailers, its line end is the first of two
+                self._length, self._searched = -1, 0
+            elif len(buffer) < end + 2:
+                self._length = end + 2
+            elif not buffer.startswith(b"\r\n", end):
                 raise BadRequest(400, "a chunk is longer than its size")
-            chunks += buffer[start:end]
-            del buffer[: end + 2]
+            else:
+                chunks += buffer[start:end]
+                del buffer[: end + 2]
+                self._length = self._searched = 0
+        return self._read_trailers(chunks)
 
-    def _read_trailers(self, chunks: bytearray, line_end: int) -> bytes | None:
-        """The body, once its trailers end with a blank line. Without trailers it follows the last chunk directly."""
-        end = self._buffer.find(_BLANK_LINE, line_end, line_end + HEAD_LIMIT)
+    def _read_trailers(self, chunks: bytearray) -> bytes | None:
+        """The body, once its trailers end with a blank line."""
+        end = self._buffer.find(_BLANK_LINE, max(0, self._searched - 3), HEAD_LIMIT)
         if end < 0:
-            if len(self._buffer) >= line_end + HEAD_LIMIT:
+            if len(self._buffer) >= HEAD_LIMIT:
                 raise BadRequest(431, f"the request's trailers are longer than {HEAD_LIMIT} bytes")
+            self._searched = len(self._buffer)
             return None
+        _parsed_fields(self._buffer[:end].decode("latin-1").split("\r\n")[1:])
         del self._buffer[: end + 4]
+        self._searched = 0
         return bytes(chunks)
 
 
@@ -270,8 +281,22 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
     forms = (_TOKEN, _TARGET, _HTTP_1)
     if len(parts) != 3 or not all(form.fullmatch(part) for form, part in zip(forms, parts, strict=True)):
         raise BadRequest(400, "the first line is not an HTTP/1.1 request line")
+    headers = _parsed_fields(lines[1:])
+    target = parts[1]
+    if target.startswith("http://"):  # the absolute form (RFC 9112, 3.2.2), whose host counts
+        headers["host"], slash, path = target[7:].partition("/")
+        target = slash + path or "/"
+    if "host" not in headers and parts[2] != "HTTP/1.0":
+        raise BadRequest(400, "there is no Host header, which HTTP/1.1 requires")
+    connection = headers.get("connection", "").lower()
+    keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
+    return HTTPRequest(parts[0], target, headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
+
+
+def _parsed_fields(lines: list[str]) -> dict[str, str]:
+    """The headers, or trailers, of these lines."""
     headers: dict[str, str] = {}
-    for line in lines[1:]:
+    for line in lines:
         name, colon, value = line.partition(":")
         if not colon or _TOKEN.fullmatch(name) is None:
             raise BadRequest(400, "a header line has no name")
@@ -283,15 +308,7 @@ def _parsed_head(lines: list[str]) -> HTTPRequest:
         if name in _ALONE and name in headers:
             raise BadRequest(400, f"there are two {name} headers")
         headers[name] = value
-    target = parts[1]
-    if target.startswith("http://"):  # the absolute form (RFC 9112, 3.2.2), whose host counts
-        headers["host"], slash, path = target[7:].partition("/")
-        target = slash + path or "/"
-    if "host" not in headers and parts[2] != "HTTP/1.0":
-        raise BadRequest(400, "there is no Host header, which HTTP/1.1 requires")
-    connection = headers.get("connection", "").lower()
-    keep_alive = "keep-alive" in connection if parts[2] == "HTTP/1.0" else "close" not in connection
-    return HTTPRequest(parts[0], target, headers, keep_alive=keep_alive, chunked=parts[2] != "HTTP/1.0")
+    return headers
 
 
 def http_head(status: int, headers: Headers) -> bytes:

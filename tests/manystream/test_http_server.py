@@ -217,6 +217,9 @@ PLACES: dict[str, tuple[bytes, bytes]] = {
     "before a size": (posted(b"transfer-encoding: chunked\r\n"), b"1\r\na\r\n0\r\n\r\n"),
     "after a size": (posted(b"transfer-encoding: chunked\r\n") + b"1", b"\r\na\r\n0\r\n\r\n"),
     "in an extension": (posted(b"transfer-encoding: chunked\r\n") + b"1;a", b"b\r\na\r\n0\r\n\r\n"),
+    "after the last size": (posted(b"transfer-encoding: chunked\r\n") + b"0", b"\r\n\r\n"),
+    "before a trailer": (posted(b"transfer-encoding: chunked\r\n") + b"0\r\n", b"x: y\r\n\r\n"),
+    "in a trailer": (posted(b"transfer-encoding: chunked\r\n") + b"0\r\nx: y", b"z\r\n\r\n"),
     "after a chunk": (posted(b"transfer-encoding: chunked\r\n") + b"1\r\na", b"\r\n0\r\n\r\n"),
 }
 
@@ -247,6 +250,26 @@ def test_what_h11_does_not_read_is_not_read(place: str) -> None:
         if request is not None and not h11_reads(data):
             accepted.append(added)
     assert accepted == ([b"\r\n"] if place == "before the method" else [])  # RFC 9112, 2.2
+
+
+@pytest.mark.parametrize("line", [b"", b"1;" + b"a" * 60_000, b"3\r\nab", b"0\r\n" + b"x: y\r\n" * 9_000])
+def test_no_byte_of_a_chunked_body_is_searched_twice(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(bytearray):
+        searched = 0
+
+        def find(self, sub: bytes, start: int = 0, end: int = -1) -> int:  # type: ignore[override]
+            Counted.searched += min(len(self), end) - start
+            return super().find(sub, start, end)
+
+    reader = RequestReader()
+    monkeypatch.setattr(reader, "_buffer", Counted())
+    reader.feed(posted(b"transfer-encoding: chunked\r\n") + line)
+    for _ in range(1_000):
+        assert reader.next_request() is None
+        reader.feed(b"a")
+        if line.startswith(b"3"):
+            break
+    assert Counted.searched < 3 * len(line) + 10_000
 
 
 def test_a_head_is_checked_once() -> None:
