@@ -25,7 +25,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak kills defects fuzz audit \
+.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak chaos kills defects fuzz audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -91,6 +91,9 @@ conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=f
 
 soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 $(TEST)
+
+chaos: $(VENV)/.test ## gateway, durable answers, batches and cache against a hostile provider: make chaos MINUTES=60
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 tests/soak/test_chaos.py
 
 kills: $(VENV)/.test ## kill a batch at 200 random moments, and count at the server
 	@$(PYTEST) -q -m soak -o timeout=0 tests/manystream/batch/test_batch_kills.py
