@@ -27,6 +27,7 @@ from .engine.call.runtime import KeptAnswer, Note
 from .engine.observe import private_file
 from .engine.request.noting import NoteLogger, Notes
 from .engine.request.prepared import Prepared
+from .engine.request.redaction import Redaction
 from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
 from .providers.json.json_values import MalformedJSONError, dumps, exact_loads
@@ -187,7 +188,7 @@ class AnswerCache:
 
     def note(self, prepared: Prepared) -> Note:
         """Return what keeps the answer if it is complete."""
-        return _Copy(self, _key(prepared))
+        return _Copy(self, _key(prepared), prepared.secrets)
 
     def keep(self, key: bytes, headers: RawHeaders, body: bytes) -> None:
         """Keep an answer. It is found at once, and written soon. Raises `CacheError` if too many wait for that."""
@@ -280,11 +281,12 @@ def _is_foreign(connection: sqlite3.Connection, has_log: bool) -> bool:
 class _Copy:
     """Copies an answer."""
 
-    __slots__ = ("_body", "_cache", "_headers", "_key", "_size")
+    __slots__ = ("_body", "_cache", "_headers", "_key", "_secrets", "_size")
 
-    def __init__(self, cache: AnswerCache, key: bytes) -> None:
+    def __init__(self, cache: AnswerCache, key: bytes, secrets: Redaction) -> None:
         self._cache = cache
         self._key = key
+        self._secrets = secrets
         self._headers: RawHeaders | None = None
         self._body: list[bytes] = []
         self._size = 0
@@ -301,9 +303,12 @@ class _Copy:
         """Do nothing: only an answer that is accepted is kept."""
 
     def accepted(self) -> None:
-        """Keep the answer."""
+        """Keep the answer, unless it repeats the key of the provider."""
         if self._headers is not None and self._size <= LARGEST_ANSWER:
-            self._cache.keep(self._key, self._headers, b"".join(self._body))
+            body = b"".join(self._body)
+            parts = [body, *(value for name, value in self._headers if name.lower() in SECRET_FREE)]
+            if all(self._secrets.hide_bytes(part) == part for part in parts):
+                self._cache.keep(self._key, self._headers, body)
 
 
 def _checksum(key: bytes, head: bytes, body: bytes) -> bytes:

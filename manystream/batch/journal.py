@@ -203,7 +203,7 @@ class Journal:
             self.makers.add(string(record, "provider") or "")
             if self._budget is not None:
                 self._budget.read_answer(record)
-        return _prompt_reason(record)
+        return _prompt_reason(record) or (None if id is not None else "it has no id")
 
     def _read_failure(self, position: int, record: JSONObject) -> str | None:
         if _category(record) == UNRECORDED:

@@ -50,6 +50,9 @@ STATES = frozenset(
 LATEST = 1e11
 """The latest time that is read from a file, in Unix seconds: the year 5138."""
 
+MOST = 1e18
+"""More than any number that a run writes."""
+
 FIGURES = tuple(WayFigures.__dataclass_fields__)
 
 
@@ -213,7 +216,11 @@ class Submissions:
             if state == "named":
                 self.windows[line] = WindowAnswer(key, string(record, "way") or "", _at(record), self._earlier)
         elif state == "intended":
-            headers = tuple((str(pair[0]), str(pair[1])) for pair in items(record, "headers") if type(pair) is list)
+            headers = tuple((str(pair[0]), str(pair[1])) for pair in _pairs(record))
+            if len(headers) < len(items(record, "headers")) or any(
+                type(id) is not str and type(id) is not int for id in items(record, "lines")
+            ):
+                return "it is no intention of a batch"
             group = BatchGroup(string(record, "model") or "", string(record, "path") or "", headers)
             provider, profile, url = (string(record, member) or "" for member in ("provider", "profile", "url"))
             generation, count = integer(record, "generation") or 0, len(items(record, "lines"))
@@ -250,4 +257,9 @@ def _at(record: JSONObject) -> float:
 
 
 def _number(value: JSON) -> float:
-    return value if type(value) is int or type(value) is float else 0
+    """Return a number of a file; 0 for another value and for a number that no run can have written."""
+    return value if (type(value) is int or type(value) is float) and abs(value) < MOST else 0
+
+
+def _pairs(record: JSONObject) -> list[list[JSON]]:
+    return [pair for pair in items(record, "headers") if type(pair) is list and [*map(type, pair)] == [str, str]]

@@ -234,7 +234,7 @@ def way_lines(ways: Mapping[str, WayFigures]) -> list[str]:
             f"{name}: {counted(way.lines, 'line', 'lines')}, {way.input_tokens:,} tokens in, {way.output_tokens:,} out"
         )
         amounts = [amount for amount in (way.list_price, way.paid, way.saved) if amount is not None]
-        if any(amounts):
+        if len(amounts) == 3 and any(amounts):
             listed, paid, saved = (money(Decimal(amount), CURRENCY) for amount in amounts)
             text += f", {listed} at list price, {paid} paid, {saved} saved"
         lines.append(text)

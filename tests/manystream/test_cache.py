@@ -21,6 +21,7 @@ import manystream as ms
 from manystream.cache import AnswerCache, CacheError
 from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
+from tests.support.peers import Line, answer, chat_answer, open_peer
 
 DIALECTS = [ms.OpenAIChat, ms.OpenAIResponses, ms.Anthropic, ms.Gemini, ms.GeminiInteractions]
 
@@ -63,6 +64,22 @@ async def test_an_answer_is_read_again_as_it_was(kind: type[ms.Provider], simula
         assert (cache.hits, cache.misses) == (2, 2)
     assert b"canary-key" not in (tmp_path / "answers.sqlite").read_bytes()
     assert (tmp_path / "answers.sqlite").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("where", ["in the body", "in a header"])
+async def test_an_answer_that_repeats_the_key_is_not_kept(where: str, tmp_path: Path) -> None:
+    key = "sk-canary-secret"  # of the peer
+
+    async def script(line: Line) -> None:
+        header = f"x-request-id: {key}\r\n" if where == "in a header" else ""
+        while await line.request():
+            await line.send(answer(chat_answer(f"Bearer {key}" if not header else "fine"), headers=header))
+
+    with AnswerCache(tmp_path) as cache:
+        async with open_peer(script) as peer, ms.open_engine([peer.chat], cache=cache) as engine:
+            for _ in range(2):
+                assert not (await engine.start_request(asked("hello")).wait()).cached
+    assert key.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
 def _rows(path: Path) -> int:

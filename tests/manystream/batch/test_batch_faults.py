@@ -487,7 +487,9 @@ def test_answers_and_failures_need_two_files(tmp_path: Path, how: str) -> None:
         raise AssertionError
 
 
-@pytest.mark.parametrize("text", [b"milk\neggs", b"milk", b"\n", b'{"id":"a"}\nmilk', b"{}\nmilk", b"\x00" * 9])
+@pytest.mark.parametrize(
+    "text", [b"milk\neggs", b"milk", b"\n", b'{"id":"a"}\nmilk', b"{}\nmilk", b"\x00" * 9, b'{"slot":1}\n']
+)
 @pytest.mark.parametrize("role", ["answers", "errors"])
 def test_a_file_of_another_program_keeps_its_last_line(tmp_path: Path, text: bytes, role: str) -> None:
     path = tmp_path / "notes.txt"

@@ -200,7 +200,7 @@ ERROR = '"error":{"category":"server"}'
 
 def test_only_failures_that_still_count_are_kept(tmp_path: Path) -> None:
     answers, errors = tmp_path / "a.jsonl", tmp_path / "a.errors.jsonl"
-    answers.write_text('{"id":"done","provider":"p"}\n{"id":"also","provider":"q"}\n{"id":null}\n{"id":"x"}\n')
+    answers.write_text('{"id":"done","provider":"p"}\n{"id":"also","provider":"q"}\n{"id":"x"}\n')
     old = [
         f'{{"id":"done",{ERROR}}}', f'{{"id":"twice","n":1,{ERROR}}}', f'{{"id":"late",{ERROR}}}',
         '{"id":"bad","error":{"category":"invalid_line"}}', '{"id":"stop","error":{"category":"cancelled"}}',
@@ -217,7 +217,7 @@ def test_only_failures_that_still_count_are_kept(tmp_path: Path) -> None:
         journal.record_encoded([], [])
         assert set(journal.answered) == {"done", "also", "x", "late", "e"}
         journal.leave_unpaid("u")
-    assert answers.read_text().splitlines()[4:] == ['{"id":"late"}', '{"id":"e"}']
+    assert answers.read_text().splitlines()[3:] == ['{"id":"late"}', '{"id":"e"}']
     assert errors.read_text().splitlines() == [
         old[6], old[7], '{"id":"new","error":{"category":"invalid_line"}}', '{"id":"f","error":{"category":"server"}}',
     ]  # fmt: skip

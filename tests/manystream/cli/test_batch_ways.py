@@ -12,6 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from manystream.batch import JournalError
+from manystream.batch.submissions import Submissions
 from manystream.cli import main
 from manystream.cli.batch_ways import read_deadline
 from manystream.cli.output.errors import CommandError
@@ -179,13 +181,27 @@ def test_the_status_of_a_file_without_batches(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_status_of_a_forged_file(capsys: pytest.CaptureFixture[str]) -> None:
-    forged: dict[str, object] = {"provider": "a\nall is well", "model": "m\nm", "at": 1e300}
+    forged: dict[str, object] = {"provider": "a\nall is well", "model": "m\nm", "at": 1e17}
     window = {"id": "t", "state": "named", "line": 1, "way": "window\n", "at": -1e300}
     write(Path("a.batches.jsonl"), [{"id": "k", **INTENDED, **forged}, window])
     assert main(["batch", "--status", "a.jsonl"]) == 0
     first, second, _ = capsys.readouterr().out.splitlines()
     assert first.startswith("a all is well (not known yet, key k) is under way since 5138")
     assert second.startswith("1 line is in window since 1970")
+
+
+@pytest.mark.parametrize("members", [{"lines": [True]}, {"lines": ["a", {}]}, {"headers": [["a"]]}, {"headers": [7]}])
+def test_a_forged_intention_is_refused(members: dict[str, object]) -> None:
+    write(Path("a.batches.jsonl"), [{"id": "k", **INTENDED, **members}])
+    with pytest.raises(JournalError, match="line 1 was not written by a batch: it is no intention of a batch"):
+        Submissions(Path("a.batches.jsonl"))
+
+
+def test_figures_of_a_forged_file_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    ways = {"live": {"lines": 1e308, "paid": 2}}
+    write(Path("a.batches.jsonl"), [{"id": None, "state": "figures", "ways": ways}])
+    assert main(["batch", "--status", "a.jsonl"]) == 0
+    assert "live: 0 lines, 0 tokens in, 0 out" in capsys.readouterr().out
 
 
 def test_the_status_waits_for_no_pipe(capsys: pytest.CaptureFixture[str]) -> None:
