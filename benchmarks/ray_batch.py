@@ -29,10 +29,10 @@ from pathlib import Path
 import trio
 
 from manystream.batch import Counters, Journal, read_lines
-from manystream.engine.traffic.limits.leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, Offer, Reply, Row
+from manystream.ray.rate_leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
 from manystream.ray.worker import WorkerReply
 from manystream.simulator import open_simulator
 

@@ -122,13 +122,12 @@ def has_own_peer(connection: socket.socket) -> bool:
     return False
 
 
-def listen(path: Path, backlog: int, option: str, *, replace: bool = False) -> socket.socket:
+def listen(path: Path, backlog: int, option: str) -> socket.socket:
     """Return a listening socket at the path, which only this user can access from its creation on.
 
     The socket of a dead process is replaced, and nothing else. Raises `PrivateSocketError`.
 
     option: the option by which the program has named the path, such as `monitor=`.
-    replace: replace what is at the path, whatever it is.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -142,10 +141,7 @@ def listen(path: Path, backlog: int, option: str, *, replace: bool = False) -> s
             listener.bind(os.fspath(fresh))
             fresh.chmod(0o600)
             listener.listen(backlog)
-            if replace:
-                fresh.rename(path)
-            else:
-                _give_name(fresh, path, option)
+            _give_name(fresh, path, option)
     except PrivateSocketError:
         listener.close()
         raise

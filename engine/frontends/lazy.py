@@ -110,8 +110,6 @@ class LazyEngine(EngineMethods):
         opened = OpenEngine(LoopTasks(event_loop), self._configuration)
         try:
             opened.begin()
-            if opened.sharing is not None:
-                opened.calls.backend.start(opened.sharing.join)
             opened.at_end = event_loop.at_end(lambda: opened.end(LOOP_ENDED))
         except BaseException:
             opened.end("it could not be opened")

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..calls import CallStarter
     from ..options import EngineOptions
     from ..sharing import Sharing
-    from ..traffic.options import Traffic
 
 Opened = TypeVar("Opened")
 
@@ -61,14 +60,14 @@ class OpenEngine:
     at_end: what calls `end` at the end of the event loop; None where a block does.
     """
 
-    __slots__ = ("_configuration", "_loop", "_timers", "at_end", "calls", "sharing")
+    __slots__ = ("_configuration", "_loop", "_sharing", "_timers", "at_end", "calls")
 
     def __init__(self, tasks: EngineTasks, configuration: Configuration) -> None:
         """Raises `EventLoopError` on an event loop that cannot wait for file descriptors."""
         self._configuration = configuration
         self._loop = loop = tasks.make_loop()
         self._timers = timers = Timers(loop.catch_up)
-        self.sharing: Sharing | None = None
+        self._sharing: Sharing | None = None
         self.at_end: object = None
 
         def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
@@ -91,7 +90,7 @@ class OpenEngine:
         tasks.on_failure = self.calls.end_engine
 
     def begin(self) -> None:
-        """Start what runs for the calls. Raises as `open_engine` does."""
+        """Start what runs for the calls, and share its limits. Raises as `open_engine` does."""
         calls, options = self.calls, self._configuration.options
         self._loop.start(calls.backend)
         self._timers.start(calls.backend)
@@ -100,7 +99,16 @@ class OpenEngine:
         else:
             _ = calls.starter  # it checks the options of traffic control and the observer's methods
         _start_monitor(calls, options.get("monitor", False))
-        self.sharing = _open_sharing(calls, options.get("traffic"))
+        traffic = options.get("traffic")
+        if traffic is not None and calls.starter.share is not None:
+            from ..sharing import Sharing
+
+            self._sharing = Sharing(calls.starter.share, traffic, calls.backend, calls.home)
+
+    def leave(self, *, has_ended: bool = False) -> None:
+        """Give back what it has of shared limits. has_ended: the event loop has ended."""
+        if self._sharing is not None:
+            self._sharing.leave(has_ended=has_ended)
 
     def end_timers(self) -> None:
         """Stop the timers."""
@@ -114,6 +122,7 @@ class OpenEngine:
         """Close an engine that has no block. Idempotent. `reason`: for the error of later calls."""
         if not self.calls.home.is_forked:
             self.calls.close(reason)
+            self.leave()
             self.end_timers()
             self.end_loop()
 
@@ -129,6 +138,7 @@ class OpenEngine:
     def drop(self, reason: str) -> None:
         """Close the sockets of an engine whose event loop has ended without `end`: its calls get no completion."""
         self.calls.drop(reason)
+        self.leave(has_ended=True)
         self.end_timers()
         self.end_loop()
 
@@ -139,14 +149,6 @@ def _start_monitor(calls: Calls, path: str | os.PathLike[str] | bool) -> None:
     from ..monitor import Monitor
 
     calls.backend.start(Monitor(calls, None if path is True else path).run)
-
-
-def _open_sharing(calls: Calls, traffic: Traffic | None) -> Sharing | None:
-    if traffic is None or calls.starter.share is None:
-        return None
-    from ..sharing import Sharing
-
-    return Sharing(calls.starter.share, traffic, calls.backend, calls.home)
 
 
 @asynccontextmanager
@@ -163,8 +165,6 @@ async def open_calls(providers: Sequence[Provider], options: EngineOptions) -> A
         opened = OpenEngine(tasks, configuration)
         try:
             opened.begin()
-            if opened.sharing is not None:
-                await opened.sharing.join()
         except BaseException as error:
             failure = error
         else:
@@ -175,8 +175,7 @@ async def open_calls(providers: Sequence[Provider], options: EngineOptions) -> A
                 failure = error
             finally:
                 await _close(opened.calls, tasks, abandoned=isinstance(failure, GeneratorExit))
-        if opened.sharing is not None:
-            await tasks.undisturbed(opened.sharing.leave)
+        opened.leave()
         opened.end_timers()
     opened.end_loop()  # after the tasks, because one may wait on the descriptor
     failure = tasks.outcome(opened.calls.failure, failure)

@@ -32,9 +32,8 @@ class Traffic:
     adaptive: True: learn limits from the reports and refusals of servers. False: only declared limits and the pauses
         that a server asks for apply.
     shared: True: the engines of all processes of this user that have `shared=True` share `rates` and `budgets`, which
-        must be the same in all of them. A path: the engines that have this path share theirs. It is the path of a Unix
-        socket, at which one of the processes keeps the limits; when it ends, another one does. False: the limits are
-        this engine's own.
+        must be the same in all of them. A path: the engines that have this path share theirs. It is the path of a
+        file on a local disk, which is made if it is missing. False: the limits are this engine's own.
     outage: seconds for which calls wait for a server that refuses or drops every connection; then they fail.
     """
 

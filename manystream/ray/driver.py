@@ -17,13 +17,13 @@ from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..batch.printed import PrintedRecords
-from ..engine.traffic.budgets.leases import Gift
-from ..engine.traffic.limits.leases import Keeper, Lease
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
+from .amount_leases import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .ledger import Ledger
+from .rate_leases import Keeper, Lease
 from .shared_budget import SharedBudget
 from .shared_rates import keepers_of
 from .watch import READY_SECONDS, Watch

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..batch.lines import LineId
-from ..engine.traffic.budgets.leases import Gift
-from ..engine.traffic.limits.leases import Lease
 from ..providers.errors import ManystreamError
+from .amount_leases import Gift
+from .rate_leases import Lease
 
 ORPHANED_SECONDS = 2.5
 """An engine starts nothing after so many seconds without a call."""

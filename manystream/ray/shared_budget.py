@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from ..batch import BatchBudget, Journal
 from ..batch.lines import LineId
-from ..engine.traffic.budgets.leases import UNITS_PER_USD, AmountKeeper, AmountReport, Gift, units
+from ..engine.traffic.budgets.leases import UNITS_PER_USD
+from .amount_leases import AmountKeeper, AmountReport, Gift, units
 
 SPARE = 0.001
 """The part of the budget that is written down beyond what is needed, so that few gifts need a line of the journal."""

@@ -19,12 +19,13 @@ import trio
 from ..engine.frontends.engine import Engine
 from ..engine.frontends.engine_thread import EngineThread
 from ..engine.options import EngineOptions
-from ..engine.traffic.limits.leases import RENEW_SECONDS, EntryLease, Keeper, Lease, LeasedRateLimit, LeaseRequest
+from ..engine.traffic.limits.leases import LeasedRateLimit
 from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
 from ..engine.traffic.options import Traffic
 from ..portal import open_thread
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
+from .rate_leases import RENEW_SECONDS, Keeper, Lease, LeasedEntry, LeaseRequest
 
 logger: logging.Logger = logging.getLogger("manystream.ray")
 
@@ -53,7 +54,7 @@ class EngineRates:
 
     def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
         name = uuid.uuid4().hex
-        self._entries = [(key, EntryLease(key, limit, name, now)) for key, limit in limits.items()]
+        self._entries = [(key, LeasedEntry(key, limit, name, now)) for key, limit in limits.items()]
 
     @property
     def declared(self) -> Mapping[str, LeasedRateLimit]:

@@ -24,8 +24,7 @@ from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine import open_engine
-from ..engine.traffic.budgets.leases import AmountHolder, AmountReport, Gift, LeasedBudget
-from ..engine.traffic.limits.leases import Lease, LeaseRequest
+from ..engine.traffic.budgets.leases import LeasedBudget
 from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
 from ..engine.traffic.options import OUTAGE, Traffic
 from ..engine.traffic.routing.options import Route
@@ -33,7 +32,9 @@ from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject
 from ..providers.model.options import Retry
+from .amount_leases import AmountReport, Gift, WorkerAmount
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
+from .rate_leases import Lease, LeaseRequest
 from .shared_rates import EngineRates
 
 FIRST_ANSWER_SECONDS = 1.0
@@ -143,7 +144,7 @@ class Worker:
         self._token: trio.lowlevel.TrioToken | None = None
         self._rates: EngineRates | None = None
         self._batch: Batch | None = None
-        self._holder: AmountHolder | None = None
+        self._holder: WorkerAmount | None = None
         self._amounts: AmountReport | None = None
         self._needs_more = False
         """a call has begun to wait for more of the budget since the last reply"""
@@ -272,7 +273,7 @@ class Worker:
             raise BatchError(f"--budget, on a worker's machine: {error}") from None
         self._budget = BatchBudget(math.inf, self._price, self._options.providers)
         self._budget.unpaid_in_a_row = math.inf  # the driver ends the batch
-        self._holder = AmountHolder(uuid.uuid4().hex)
+        self._holder = WorkerAmount(uuid.uuid4().hex)
         self._holder.on_need = self._need
         return LeasedBudget.of(self._holder)
 

@@ -1,17 +1,15 @@
-"""Engines that share limits at a socket: who keeps them, what is refused there, and what a killed process leaves."""
+"""Engines that share limits in a file: what is divided, what is refused there, and what a killed process leaves."""
 
 import asyncio
 import json
-import logging
 import os
 import signal
-import socket
-import struct
+import sqlite3
 import subprocess
 import sys
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ import pytest
 import trio
 
 import manystream as ms
-from manystream.engine import sharing
+from manystream.engine.sharing import APPLICATION_ID
 from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 from tests.support.threaded_server import Wire, serving
@@ -30,7 +28,7 @@ ANSWER = answer(chat_answer("a"))
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the path of a socket. The default one is elsewhere below the same folder."""
+    """Return the path of a file. The default one is elsewhere below the same folder."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     return tmp_path / "limits"
 
@@ -99,7 +97,8 @@ async def test_the_next_engine_takes_over_with_what_was_spent(place: Path) -> No
             may_end.set()
             await has_ended.wait()
             assert sorted(await outcomes(second, 7)) == [""] * 5 + ["BUDGET"] * 2
-    assert list(place.parent.glob("limits*")) == [], "the last one removes the files"
+    async with open_peer(serve) as peer, open_one(peer, place) as third:
+        assert await outcomes(third, 10) == [""] * 10, "it begins anew after the last one"
 
 
 async def test_calls_at_a_time_are_divided(place: Path) -> None:
@@ -125,6 +124,61 @@ async def test_calls_at_a_time_are_divided(place: Path) -> None:
     assert running[1] <= 3
 
 
+@pytest.mark.parametrize("end", ["left", "killed"])
+async def test_what_others_had_is_free_at_once(place: Path, end: str) -> None:
+    """All places are there before any call has ended."""
+    running, all_run = [0], trio.Event()
+
+    async def hold(line: Line) -> None:
+        while await line.request():
+            running[0] += 1
+            if running[0] == 3:
+                all_run.set()
+            await all_run.wait()
+            await line.send(ANSWER)
+
+    rate = ms.RateLimit(concurrent=3)
+    async with open_peer(hold) as peer:
+        if end == "killed":
+            processes = Processes(place, peer, calls=3, rate={"concurrent": 3})
+            await processes.start(2)
+            processes.go()
+            with trio.fail_after(60):
+                await all_run.wait()
+            for _ in range(2):
+                processes.kill()
+        else:
+            async with (
+                open_one(peer, place, rate=rate, calls=None) as one,
+                open_one(peer, place, rate=rate, calls=None),
+            ):
+                await outcomes(one, 3)
+        running[0], all_run = 0, trio.Event()
+        async with open_one(peer, place, rate=rate, calls=None) as engine:
+            with trio.fail_after(3.0):  # less than the time after which a silent engine has ended
+                assert await outcomes(engine, 3) == [""] * 3
+
+
+async def test_names_of_tenants_may_be_long(place: Path) -> None:
+    traffic = ms.Traffic(budgets=[ms.Budget(calls=1, per="tenant")], shared=place)
+    found: list[str] = []
+    async with open_peer(serve) as peer, ms.open_engine([peer.chat], traffic=traffic, proxy="") as engine:
+
+        async def call(tenant: str) -> None:
+            try:
+                await engine.request(hello(tenant=tenant))
+                found.append("")
+            except ms.ProviderError as error:
+                found.append(error.category.name)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                for _ in range(2):
+                    nursery.start_soon(call, f"{number}\ud800" + "x" * 20_000)
+    assert (found.count(""), found.count("BUDGET")) == (100, 100)
+    assert place.stat().st_size < 1_000_000
+
+
 async def test_all_must_have_the_same_limits(place: Path) -> None:
     async with open_peer(serve) as peer, open_one(peer, place, calls=5) as first:
         with pytest.raises(ms.InvalidRequestError, match=r"traffic\.budgets\[0\]\.calls is 5 there and 6 here"):
@@ -148,42 +202,68 @@ def occupy(place: Path, kind: str) -> str:
     """Put something at the path, or beside it. Return what must still be in the file `victim`."""
     victim = place.parent / "victim"
     victim.write_text("mine")
-    if kind == "file":
-        place.write_text("a file")
-    elif kind == "folder":
-        place.mkdir()
-    elif kind == "link":
-        place.symlink_to(victim)
-    elif kind == "state link":
-        place.with_name("limits.state").symlink_to(victim)
-    elif kind == "state pipe":
-        os.mkfifo(place.with_name("limits.state"))
-    elif kind == "state of all":
-        place.with_name("limits.state").write_text("{}")
-        place.with_name("limits.state").chmod(0o666)
-    elif kind == "lock link":
-        place.with_name("limits.lock").symlink_to(victim)
-    elif kind == "lock pipe":
-        os.mkfifo(place.with_name("limits.lock"))
-    elif kind == "folder of all":
+    name, _, what = kind.rpartition(" ")
+    path = place.with_name(place.name + name)
+    if what == "text":
+        path.write_text("a file")
+    elif what == "folder":
+        path.mkdir()
+    elif what == "link":
+        path.symlink_to(victim)
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "writable":
+        path.touch()
+        path.chmod(0o666)
+    elif what == "linked":
+        os.link(victim, path)
+    elif what == "exposed":
         place.parent.chmod(0o777)
+    else:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE mine(x)")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID if what == 'version' else 7}")
+            connection.execute("PRAGMA user_version = 99")
     return "mine"
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["file", "folder", "link", "state link", "state pipe", "state of all", "lock link", "lock pipe", "folder of all"],
-)
-async def test_what_is_no_socket_of_engines_is_refused_and_left_alone(place: Path, kind: str) -> None:
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and not path.is_symlink()}
+
+
+KINDS = ["text", "folder", "link", "pipe", "writable", "linked", "exposed", "foreign", "version"]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "-wal link", "-shm pipe", "-journal link"])
+async def test_what_is_no_file_of_limits_is_refused_and_left_alone(place: Path, kind: str) -> None:
     inside = occupy(place, kind)
+    before = contents(place.parent)
     async with open_peer(serve) as peer:
         with pytest.raises(ms.InvalidRequestError, match=r"traffic\.shared: .*limits|traffic\.shared: .* folder"):
             async with open_one(peer, place):
                 pass
     assert (place.parent / "victim").read_text() == inside
+    assert contents(place.parent) == before
 
 
-@pytest.mark.parametrize("name", ["a" * 200, "missing/limits", "a\0b", "\udc80\ud800"])
+async def test_a_file_without_anything_in_it_is_used(place: Path) -> None:
+    place.touch()
+    async with open_peer(serve) as peer, open_one(peer, place) as engine:
+        assert await outcomes(engine, 1) == [""]
+
+
+async def test_a_file_that_is_replaced_is_found_again(place: Path) -> None:
+    async with open_peer(serve) as peer, open_one(peer, place, calls=3) as engine:
+        assert await outcomes(engine, 1) == [""]
+        for path in place.parent.glob("limits*"):
+            path.unlink()
+        async with open_one(peer, place, calls=3) as other:
+            assert await outcomes(other, 1) == [""]
+            found = [*await outcomes(engine, 3), *await outcomes(other, 3)]
+            assert found.count("") in (1, 2), "of the new file; what the other one had already is of the old one"
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "missing/limits", "a\0b", "\udc80\ud800"])
 async def test_a_path_that_cannot_be_used_is_an_error(place: Path, name: str) -> None:
     async with open_peer(serve) as peer:
         with pytest.raises(ms.InvalidRequestError, match=r"traffic\.shared: "):
@@ -202,114 +282,19 @@ async def test_files_of_another_user_are_refused(place: Path, monkeypatch: pytes
         monkeypatch.undo()
 
 
-@contextmanager
-def program(place: Path, says: str) -> Iterator[None]:
-    """Another program that listens at the path.
-
-    says: what it sends first, as Python; "None": it closes each connection.
-    """
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(os.fspath(place))
-    listener.listen(64)
-    process = subprocess.Popen([sys.executable, "-c", ANOTHER, says], stdin=listener.fileno(), stdout=subprocess.PIPE)
-    listener.close()
-    process.stdout.readline()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-
-
-ANOTHER = """
-import socket, sys
-says, kept = eval(sys.argv[1]), []
-listener = socket.socket(fileno=0)
-print("listens", flush=True)
-while True:
-    connection = listener.accept()[0]
-    kept.append(connection)
-    if says is None:
-        connection.close()
-        continue
-    try:
-        connection.sendall(says)
-    except OSError:
-        pass
-"""
-
-
-@pytest.mark.parametrize(
-    "says", ["b''", r"b'220 mail\r\n'", r"b'{}\n'", r"""b'{"configuration": 1}\n'""", "b'x' * 2_000_000", "None"]
-)
-async def test_another_program_at_the_path_is_left(place: Path, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "ANSWER_SECONDS", 0.3)
-    monkeypatch.setattr(sharing, "OPEN_SECONDS", 2.0)
-    async with open_peer(serve) as peer:
-        with program(place, says):
-            with pytest.raises(ms.InvalidRequestError, match=r"traffic\.shared: .*limits"):
-                async with open_one(peer, place):
-                    pass
-            with socket.socket(socket.AF_UNIX) as own:
-                own.connect(os.fspath(place))
-        async with open_one(peer, place) as engine:  # the program has ended
-            assert await outcomes(engine, 1) == [""]
-
-
-# --- what others send to a keeper ---
-
-HELLO = '{"hello": "forged", "configuration": %s}\n'
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        "\n",
-        "GET / HTTP/1.1\r\n\r\n",
-        "[" * 100_000 + "\n",
-        "x" * 2_000_000,
-        '{"hello": 1, "configuration": {}}\n',
-        '{"hello": "forged", "configuration": {}}\n',
-        HELLO + '{"rates": 1, "amounts": []}\n',
-        HELLO + '{"rates": [], "amounts": [[0, null, {"3": [0, 0, 0, 1e99, 1]}]]}\n',
-        HELLO + '{"rates": [], "amounts": [[7, null, {}]]}\n',
-        HELLO + '{"leave": true, "amounts": [[0, null, {"3": [0, -5, 0, 0, 0]}]]}\n',
-        HELLO + '{"rates": [], "amo',
-    ],
-)
-async def test_a_forged_message_costs_its_connection(place: Path, sent: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)
-    async with open_peer(serve) as peer, open_one(peer, place) as engine:
-        state = json.loads((place.with_name("limits.state")).read_text().splitlines()[0])
-        data = sent.replace("%s", json.dumps(state["configuration"])).encode()
-        stream = await trio.open_unix_socket(place)
-        with trio.move_on_after(5):
-            try:
-                await stream.send_all(data)
-                while await stream.receive_some():
-                    if sent.endswith("amo"):
-                        break
-            except trio.BrokenResourceError:
-                pass
-        assert await outcomes(engine, 3) == [""] * 3
-        await stream.aclose()
-        assert await outcomes(engine, 7) == [""] * 7
-    assert "defect" not in caplog.text
-
-
 async def test_only_this_user_can_open_the_files(place: Path) -> None:
     async with open_peer(serve) as peer, open_one(peer, place) as engine:
         await outcomes(engine, 1)
-        for name in ("limits", "limits.state", "limits.lock"):
-            assert place.with_name(name).lstat().st_mode & 0o077 == 0
+        names = sorted(place.parent.glob("limits*"))
+        assert [path.name for path in names] == ["limits", "limits-shm", "limits-wal"]
+        assert all(path.lstat().st_mode & 0o077 == 0 for path in names)
 
 
 async def test_the_files_have_no_key(place: Path) -> None:
     rate = ms.RateLimit(requests_per_second=50)
     async with open_peer(serve) as peer, open_one(peer, place, rate=rate) as engine:
         await outcomes(engine, 2)
-        for path in place.parent.glob("limits.*"):
+        for path in place.parent.glob("limits*"):
             assert b"canary" not in path.read_bytes()
 
 
@@ -380,14 +365,10 @@ class Processes:
         process.stdin.write(b"\n")
         process.stdin.flush()
 
-    def kill(self, *, keeper: bool) -> None:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.connect(os.fspath(self.place))
-            found = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        process = next(each for each in self.running if (each.pid == found) is keeper)
+    def kill(self) -> None:
+        process = self.running.pop(0)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        self.running.remove(process)
         self.close(process)
 
     async def results(self) -> list[dict[str, int]]:
@@ -417,7 +398,6 @@ async def open_processes(place: Path, script: Callable[[Line], Any], **options: 
                 processes.close(process)
 
 
-@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the keeper is found by its socket")
 async def test_killed_processes_do_not_overspend_a_budget(place: Path) -> None:
     arrived: list[bytes] = []
 
@@ -432,14 +412,30 @@ async def test_killed_processes_do_not_overspend_a_budget(place: Path) -> None:
         await processes.start(4)
         processes.go()
         with trio.fail_after(100):
-            for number, keeper in ((40, True), (80, False)):
+            for number in (40, 80):
                 while len(arrived) < number:
                     await trio.sleep(0.01)
-                processes.kill(keeper=keeper)
+                processes.kill()
             results = await processes.results()
         assert all(result["refused"] == 3 for result in results)
         lost = 2 * (limit // 64 + 3)
         assert limit - lost <= len(arrived) <= limit
+
+
+@pytest.mark.soak
+async def test_fifty_processes_share_a_budget(place: Path) -> None:
+    arrived: list[bytes] = []
+
+    async def count(line: Line) -> None:
+        while request := await line.request():
+            arrived.append(request)
+            await line.send(ANSWER)
+
+    async with open_processes(place, count, calls=2, budget={"calls": 2000}) as processes:
+        await processes.start(50)
+        processes.go()
+        results = await processes.results()
+    assert len(arrived) == sum(result["succeeded"] for result in results) == 2000
 
 
 def most_within(times: list[float], seconds: float) -> int:
@@ -447,7 +443,6 @@ def most_within(times: list[float], seconds: float) -> int:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the keeper is found by its socket")
 @pytest.mark.parametrize("limit", [4, 40, 200])
 async def test_four_processes_keep_a_rate_whichever_is_killed(place: Path, limit: int) -> None:
     """Never above the limit in any second and any ten seconds, and 95 % of it in the seconds without a fault.
@@ -478,9 +473,9 @@ async def test_four_processes_keep_a_rate_whichever_is_killed(place: Path, limit
         nursery.start_soon(measure)
         began = trio.current_time()
         faults = [0.0]
-        for at, keeper in ((20.0, True), (40.0, False)):
+        for at in (20.0, 40.0):
             await trio.sleep_until(began + at)
-            processes.kill(keeper=keeper)
+            processes.kill()
             faults.append(at)
         await trio.sleep_until(began + 60.0)
         for process in processes.running:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, LeasedBudget
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
+from manystream.ray.amount_leases import WorkerAmount
 
 DOLLARS = UNITS_PER_USD
 
@@ -19,7 +20,7 @@ class BudgetHolder:
     """
 
     def __init__(self, name: str) -> None:
-        self.holder: AmountHolder = AmountHolder(name)
+        self.holder: WorkerAmount = WorkerAmount(name)
         self.running: list[Reservation] = []
         self.waiting: int = 0
         self.refused: int = 0

@@ -1,6 +1,6 @@
 """A process that shares limits with others: `python -m tests.support.sharing_process OPTIONS`, where they are JSON.
 
-url: of the server. path: of the socket. rate, budget: the options of `RateLimit` and `Budget`. calls: how many run at a
+url: of the server. path: of the file. rate, budget: the options of `RateLimit` and `Budget`. calls: how many run at a
 time. It prints a line when its engine is open, begins when it can read a line, and prints how many calls have succeeded
 and how many were refused. It ends when a budget is spent, or when its standard input is closed. Each request has the
 time at which it was sent, by a clock that all processes share, as its key.

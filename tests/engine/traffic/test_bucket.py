@@ -14,9 +14,9 @@ from manystream.engine.traffic.limits.bucket import (
     first_rate,
     reported_bucket,
 )
-from manystream.engine.traffic.limits.leases import EntryLease, LeasedBucket
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.providers.limits.quota_report import ReportedLimit, Unit
+from manystream.ray.rate_leases import LeasedBucket, LeasedEntry
 
 
 def figures(bucket: Bucket) -> tuple[float, float, float, float]:
@@ -139,7 +139,7 @@ def test_a_lease_that_ends_takes_what_was_saved() -> None:
 
 
 def test_a_rate_lease_names_its_limits_and_tells_of_changes() -> None:
-    lease = EntryLease("openai", RateLimit(requests_per_second=8, tokens_per_minute=600), "one", 0)
+    lease = LeasedEntry("openai", RateLimit(requests_per_second=8, tokens_per_minute=600), "one", 0)
     gauges = [holder.gauge for holder in lease.holders]
     assert [(each.name, each.unit, each.window, each.bucket, each.declared, each.whole) for each in lease.buckets] == [
         ("declared requests_per_second of openai", Unit.REQUESTS, 1, gauges[0], True, 8),

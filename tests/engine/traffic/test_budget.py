@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import AmountHolder, Gift, LeasedBudget, units
+from manystream.engine.traffic.budgets.leases import LeasedBudget
 from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.queue.fair_queue import PermitState
+from manystream.ray.amount_leases import Gift, WorkerAmount, units
 from manystream.statistics import BudgetStatistics
 
 
@@ -691,7 +692,7 @@ def test_dollars_are_whole_nano_dollars() -> None:
 
 
 def test_a_lease_counts_and_tells_its_owner() -> None:
-    lease, seen = AmountHolder("a"), list[str]()
+    lease, seen = WorkerAmount("a"), list[str]()
     assert (lease.allowed, lease.most, lease.spent, lease.taken, lease.needed, lease.wanted, lease.free) == (
         0, INF, 0, 0, 0, 0, 0,
     )  # fmt: skip
@@ -716,7 +717,7 @@ def test_a_lease_counts_and_tells_its_owner() -> None:
 
 
 def test_a_leased_budget_holds_what_its_lease_allows() -> None:
-    lease = AmountHolder("a")
+    lease = WorkerAmount("a")
     budget = LeasedBudget.of(lease)
     budgets = BudgetsState((ms.Budget(calls=9), budget))
     lease.receive(Gift("a", 10**9, 2 * 10**9))
@@ -740,7 +741,7 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
 
 
 def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
-    lease, other, changes = AmountHolder("a"), AmountHolder("a"), list[bool]()
+    lease, other, changes = WorkerAmount("a"), WorkerAmount("a"), list[bool]()
     leased = (LeasedBudget.of(lease), LeasedBudget.of(other))
     budgets = BudgetsState(leased, on_change=lambda: changes.append(budgets.has_changed))
     claimed(budgets, ms.Amounts(usd=1))

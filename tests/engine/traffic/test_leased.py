@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import BURST, EntryLease, LeasedBucket
+from manystream.ray.rate_leases import BURST, LeasedBucket, LeasedEntry
 
 from .limited import Limited, open_limited, provider
 
@@ -22,7 +22,7 @@ class Leased:
 
     def __init__(self, *, adaptive: bool = True, of: str = "*", **limits: float) -> None:
         whole = ms.RateLimit(**limits)  # type: ignore[arg-type]
-        self.lease = EntryLease(of, whole, "one", trio.current_time())
+        self.lease = LeasedEntry(of, whole, "one", trio.current_time())
         self.traffic = ms.Traffic(rates={of: self.lease.limit}, adaptive=adaptive)
 
     def extend(self, seconds: float, *rates: float) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder, Gift, LeasedBudget
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
+from manystream.ray.amount_leases import Gift, WorkerAmount
 
 
 class Place:
     """A lease, the budget of it, and the calls that wait."""
 
     def __init__(self) -> None:
-        self.lease = AmountHolder("a")
+        self.lease = WorkerAmount("a")
         self.budgets = BudgetsState((LeasedBudget.of(self.lease),))
         self.needs: list[int] = []
         self.lease.on_need = lambda: self.needs.append(self.lease.needed)

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
-from manystream.engine.traffic.limits.leases import EntryLease
 from manystream.engine.traffic.limits.limiter import DeclaredLimit, LimiterState
 from manystream.engine.traffic.limits.rate_limit import BucketStatistics, LimiterStatistics, RateLimit
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from manystream.ray.rate_leases import LeasedEntry
 
 INF = math.inf
 RATE = QuotaReport(refusal=Refusal.RATE)
@@ -396,7 +396,7 @@ def test_only_the_first_scope_in_the_line_may_send() -> None:
 
 
 def test_nothing_is_sent_after_the_end_of_a_lease() -> None:
-    lease = EntryLease("*", RateLimit(requests_per_second=100), "one", 0)
+    lease = LeasedEntry("*", RateLimit(requests_per_second=100), "one", 0)
     limit = DeclaredLimit("*", lease.limit, 0)
     assert (limit.lease, limit.buckets) == (lease, lease.buckets)
     assert (limit.is_open(0), limit.ready_at(Cost(0, 0, 0, 0), "a", 0)) == (False, INF)

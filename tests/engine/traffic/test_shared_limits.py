@@ -1,30 +1,27 @@
-"""Budgets that several engines share: their messages, whatever is lost, late or killed. Rates are in `test_leases.py`;
-the processes, the sockets and the files are in `tests/engine/test_sharing.py`."""
+"""Limits that several engines share in a file, on a simulated clock, whatever is late, lost or killed.
+
+The processes are in `tests/engine/test_sharing.py`."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import random
+import resource
+import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
+from manystream.engine.sharing import SharedFile, SharedFileError
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.shared_limits import (
-    EngineShare,
-    KeeperState,
-    MessageError,
-    account_name,
-    configuration,
-    difference,
-)
-from manystream.providers.json.json_values import JSON, JSONObject, dumps, loads_object
+from manystream.engine.traffic.shared_limits import EngineShare, configuration, difference, name_of
+from manystream.engine.traffic.shared_rows import LEASE_SECONDS, Ask, PlacesAsk
 
 TICK = 0.25
 
@@ -37,12 +34,32 @@ def dollars(limit: float) -> ms.Traffic:
     return ms.Traffic(budgets=[ms.Budget(usd=limit)], price=free)
 
 
-def sent(message: JSONObject) -> JSONObject:
-    """Return what the other end reads."""
-    return loads_object(dumps(message))
+class Member:
+    """An engine with its way to the file."""
+
+    def __init__(self, traffic: ms.Traffic, path: Path, clock: Callable[[], float]) -> None:
+        self.share = EngineShare(traffic, clock, clock)
+        self.file = SharedFile(path, self.share.configuration, clock)
+        found = self.file.join()
+        assert isinstance(found, int)
+        self.holder = found
+
+    def exchange(self, lost: str = "") -> None:
+        """lost: what is lost, the `question` or the `reply`."""
+        ask = self.share.ask()
+        reply = None if lost == "question" else self.file.exchange(self.holder, ask)
+        if lost:
+            self.share.ask_again()
+        elif reply is not None:
+            self.share.receive(reply)
+        else:
+            found = self.file.join(again=True)
+            assert isinstance(found, int)
+            self.holder = found
+            self.share.lose()
 
 
-class Spender:
+class Spender(Member):
     """An engine whose calls wait for a shared budget, run and end.
 
     running: what each running call has reserved.
@@ -50,8 +67,8 @@ class Spender:
     used: what ended calls have used.
     """
 
-    def __init__(self, traffic: ms.Traffic, name: str, clock: Callable[[], float]) -> None:
-        self.share = EngineShare(traffic, clock, name)
+    def __init__(self, traffic: ms.Traffic, path: Path, clock: Callable[[], float]) -> None:
+        super().__init__(traffic, path, clock)
         self.running: list[Reservation] = []
         self.claims: list[Claim] = []
         self.refused = 0
@@ -96,37 +113,32 @@ class Spender:
             self.refused += 1
 
 
-@dataclass
 class World:
-    """Engines and their keeper, on a simulated clock. What the keeper writes down outlives it.
+    """Engines and their file, on a simulated clock.
 
-    loss: the part of the messages that is lost, which ends a connection.
-    deaths: the part of the ticks in which a process is killed.
+    loss: the part of the exchanges that fail, before or after the file has changed.
+    deaths: the part of the ticks in which a process is killed, and in which one is stopped for some time.
     cancels: the part of the ticks in which an engine cancels its waiting calls.
     """
 
-    random: random.Random
-    traffic: ms.Traffic
-    count: int
-    loss: float = 0.0
-    deaths: float = 0.0
-    cancels: float = 0.0
-    now: float = 0.0
-    names: int = 0
-    records: list[JSONObject] = field(default_factory=list)
-    gone: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.keeper = KeeperState(self.traffic, 1, self.now)
-        self.epoch = 1
-        self.engines = [self.engine() for _ in range(self.count)]
+    def __init__(
+        self, path: Path, seed: int, traffic: ms.Traffic, count: int, loss: float = 0.0, deaths: float = 0.0
+    ) -> None:
+        self.random = random.Random(seed)
+        self.path, self.traffic, self.loss, self.deaths = path, traffic, loss, deaths
+        self.cancels = 0.0
+        self.now = 1000.0
+        self.gone = 0.0
+        self.stopped: dict[Spender, float] = {}
+        for old in path.parent.glob(f"{path.name}*"):
+            old.unlink()
+        self.engines = [self.engine() for _ in range(count)]
 
     def clock(self) -> float:
         return self.now
 
     def engine(self) -> Spender:
-        self.names += 1
-        return Spender(self.traffic, f"engine {self.names}", self.clock)
+        return Spender(self.traffic, self.path, self.clock)
 
     @property
     def taken(self) -> float:
@@ -134,35 +146,18 @@ class World:
         return self.gone + sum(engine.used + engine.reserved for engine in self.engines)
 
     def exchange(self, engine: Spender) -> None:
-        message = sent(engine.share.ask())
-        if self.random.random() < self.loss:
-            self.keeper.lose(engine.share.name)
-            engine.share.again()
-            return
-        reply, _ = self.keeper.ask(engine.share.name, message, self.now)
-        self.records += map(sent, self.keeper.take_records(self.now))
-        if self.random.random() < self.loss:
-            self.keeper.lose(engine.share.name)
-            engine.share.again()
-            return
-        engine.share.receive(sent(reply))
+        engine.exchange(self.random.choice(("question", "reply")) if self.random.random() < self.loss else "")
 
     def kill_an_engine(self) -> None:
         engine = self.engines.pop(self.random.randrange(len(self.engines)))
         self.gone += engine.used + engine.reserved
-        self.keeper.lose(engine.share.name)
         self.engines.append(self.engine())
-
-    def kill_the_keeper(self) -> None:
-        self.epoch += 1
-        self.keeper = KeeperState(self.traffic, self.epoch, self.now, recovers=True, records=self.records)
-        self.records = [sent(record) for record in self.keeper.all_records(self.now)]
-        for engine in self.engines:
-            engine.share.again()
 
     def tick(self, cost: float, part: float) -> None:
         self.now += TICK
         for engine in self.engines:
+            if self.stopped.get(engine, 0.0) > self.now:
+                continue
             while engine.running and self.random.random() < 0.5:
                 engine.end(self.random.randrange(len(engine.running)), part)
             if self.random.random() < self.cancels:
@@ -173,7 +168,18 @@ class World:
         if self.random.random() < self.deaths:
             self.kill_an_engine()
         if self.random.random() < self.deaths:
-            self.kill_the_keeper()
+            self.stopped[self.random.choice(self.engines)] = self.now + self.random.uniform(0, 3 * LEASE_SECONDS)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "limits"
+
+
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A path for the many worlds of one test."""
+    return tmp_path_factory.mktemp("worlds") / "limits"
 
 
 @settings(max_examples=40, deadline=None)
@@ -185,8 +191,10 @@ class World:
     deaths=st.sampled_from((0.0, 0.02, 0.2)),
     part=st.sampled_from((0.0, 0.3, 1.0)),
 )
-def test_no_budget_is_overspent(seed: int, limit: float, count: int, loss: float, deaths: float, part: float) -> None:
-    world = World(random.Random(seed), dollars(limit), count, loss, deaths)
+def test_no_budget_is_overspent(
+    common: Path, seed: int, limit: float, count: int, loss: float, deaths: float, part: float
+) -> None:
+    world = World(common, seed, dollars(limit), count, loss, deaths)
     for _ in range(100):
         world.tick(0.4, part)
         assert world.taken <= limit + 1e-6
@@ -194,20 +202,20 @@ def test_no_budget_is_overspent(seed: int, limit: float, count: int, loss: float
 
 @pytest.mark.parametrize("part", [0.1, 0.3, 1.0])
 @pytest.mark.parametrize("count", [1, 2, 4, 6])
-def test_without_a_fault_the_whole_budget_is_used(count: int, part: float) -> None:
+def test_without_a_fault_the_whole_budget_is_used(path: Path, count: int, part: float) -> None:
     for seed in range(3):
-        world = World(random.Random(seed), dollars(3.0), count)
+        world = World(path, seed, dollars(3.0), count)
         for _ in range(1000):
             world.tick(0.1, part)
-            world.cancels = 0.1 if world.now < 60.0 else 0.0
+            world.cancels = 0.1 if world.now < 1060.0 else 0.0
             if all(engine.refused for engine in world.engines):
                 break
         assert all(engine.refused for engine in world.engines)
         assert 2.9 < world.taken <= 3.0 + 1e-6
 
 
-def test_a_call_that_is_cancelled_lets_the_others_go_on() -> None:
-    world = World(random.Random(1), dollars(1.0), 3)
+def test_a_call_that_is_cancelled_lets_the_others_go_on(path: Path) -> None:
+    world = World(path, 1, dollars(1.0), 3)
     one, two, three = world.engines
     one.call(0.6)
     world.exchange(one)
@@ -223,8 +231,8 @@ def test_a_call_that_is_cancelled_lets_the_others_go_on() -> None:
     assert len(three.running) == 1
 
 
-def test_a_killed_engine_costs_a_small_part_beside_its_calls() -> None:
-    world = World(random.Random(1), dollars(640.0), 4)
+def test_a_killed_engine_costs_a_small_part_beside_its_calls(path: Path) -> None:
+    world = World(path, 1, dollars(640.0), 4)
     for _ in range(40):
         world.tick(0.4, 1.0)
     world.kill_an_engine()
@@ -236,8 +244,8 @@ def test_a_killed_engine_costs_a_small_part_beside_its_calls() -> None:
     assert 640.0 * (1 - 2 / 64) <= world.taken <= 640.0 + 1e-6
 
 
-def test_each_tenant_has_a_budget_and_each_window_begins_anew() -> None:
-    world = World(random.Random(1), ms.Traffic(budgets=[ms.Budget(calls=3, per="tenant", every=60.0)]), 2)
+def test_each_tenant_has_a_budget_and_each_window_begins_anew(path: Path) -> None:
+    world = World(path, 1, ms.Traffic(budgets=[ms.Budget(calls=3, per="tenant", every=60.0)]), 2)
     for window in (1, 2, 3):
         for _ in range(4):
             for tenant in ("a", "b"):
@@ -250,7 +258,7 @@ def test_each_tenant_has_a_budget_and_each_window_begins_anew() -> None:
                     engine.end(0, 1.0)
                 world.exchange(engine)
         assert sum(engine.refused for engine in world.engines) == window * (16 - 6)
-        world.now = 60.0 * window + 1.0
+        world.now = 1000.0 + 60.0 * window + 1.0
         for _ in range(4):
             for engine in world.engines:
                 world.exchange(engine)
@@ -271,69 +279,172 @@ def test_an_amount_that_is_a_function_cannot_be_shared() -> None:
 
 def test_the_name_of_a_key_does_not_have_the_key() -> None:
     account = ("http://one", "sk-secret")
-    assert account_name(account) == account_name(("http://one", "sk-secret"))
-    assert (
-        len({account_name(each) for each in ("", account, ("http://one", "sk-other"), ("http://two", "sk-secret"))})
-        == 4
-    )
-    assert "secret" not in account_name(account)
+    assert name_of(*account) == name_of("http://one", "sk-secret")
+    accounts = ((), account, ("http://one", "sk-other"), ("http://two", "sk-secret"))
+    assert len({name_of(*each) for each in accounts}) == 4
+    assert b"secret" not in name_of(*account)
+    assert name_of("http://one", lambda: "a") == name_of("http://one", lambda: "b")
 
 
-TRAFFIC = ms.Traffic(
-    rates={"*": ms.RateLimit(requests_per_second=5, concurrent=2)}, budgets=[ms.Budget(usd=5, per="tenant")], price=free
+# --- rates and places ---
+
+
+class Sender(Member):
+    """An engine whose calls always wait for a limit."""
+
+    def __init__(self, traffic: ms.Traffic, path: Path, clock: Callable[[], float]) -> None:
+        super().__init__(traffic, path, clock)
+        self.lease = self.share.rate("*", "").lease
+        self.lease.is_wanted = lambda: True
+        self.asks_at = 0.0
+
+    def send(self, now: float) -> int:
+        """Return how many calls are sent now."""
+        count, bucket = 0, self.lease.buckets[0].bucket
+        while now < self.lease.open_until and bucket.ready_at(1.0, now) <= now:
+            bucket.take(1.0, now)
+            count += 1
+        return count
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    limit=st.sampled_from((1, 4, 40, 200)),
+    count=st.integers(1, 5),
+    late=st.sampled_from((0.005, 0.05, 1.0)),
+    deaths=st.sampled_from((0.0, 0.005)),
 )
+def test_no_rate_is_exceeded_in_any_window(
+    common: Path, seed: int, limit: int, count: int, late: float, deaths: float
+) -> None:
+    """late: the longest time that an engine does nothing."""
+    chance, times, world = random.Random(seed), list[float](), [1000.0]
+    for old in common.parent.glob("limits*"):
+        old.unlink()
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=limit)})
+    engines = [Sender(traffic, common, lambda: world[0]) for _ in range(count)]
+    while world[0] < 1008.0:
+        world[0] += 0.005
+        for engine in engines:
+            times += [world[0]] * engine.send(world[0])
+            if world[0] >= engine.asks_at:
+                engine.exchange("reply" if chance.random() < deaths else "")
+                times += [world[0]] * engine.send(world[0])
+                engine.asks_at = world[0] + chance.uniform(0.0, late)
+        if chance.random() < deaths:
+            engines[chance.randrange(count)] = Sender(traffic, common, lambda: world[0])
+    assert max(bisect_left(times, at + 1.0 - 1e-6) - place for place, at in enumerate(times)) <= limit
+    if late < 0.01 and not deaths:
+        assert len(times) >= 0.95 * 8 * limit - 1
 
-VALUES: tuple[JSON, ...] = (
-    None, True, -1, 10**400, 1.5, -1e308, "", "*", [], [1], {}, {"0": [1, 2, 3, 4, 5]}, {"9": [0, 0, 0, 0, 0]},
-)  # fmt: skip
+
+def test_places_are_divided_and_those_of_the_dead_are_free(path: Path) -> None:
+    now = [1000.0]
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(concurrent=6)})
+    one, two, three = (Sender(traffic, path, lambda: now[0]) for _ in range(3))
+
+    def rates() -> list[float]:
+        found: list[float] = []
+        for engine in (one, two, three):
+            engine.exchange()
+            assert engine.lease.slots is not None
+            found.append(engine.lease.slots.rate)
+        return found
+
+    assert rates() == [6, 0, 0]
+    assert rates() == [2, 0, 0], "what it gives back is free when it has said so"
+    assert rates() == [2, 2, 2]
+    three.lease.is_wanted = lambda: False
+    assert rates() == [2, 2, 1]
+    rates()
+    assert sorted(rates()) == [1, 2, 3], "two divide what the third one does not want"
+    two.lease.is_wanted = three.lease.is_wanted
+    now[0] += LEASE_SECONDS - 0.5
+    one.exchange()
+    for _ in range(2):  # the first one finds that they have ended
+        now[0] += 1.0
+        one.exchange()
+    assert one.lease.slots is not None
+    assert one.lease.slots.rate == 6
 
 
-def places(value: JSON, path: tuple[int | str, ...] = ()) -> list[tuple[int | str, ...]]:
-    """Return the paths of all values inside a value."""
-    found = [path] if path else []
-    if isinstance(value, dict):
-        found += [each for key in value for each in places(value[key], (*path, key))]
-    elif isinstance(value, list):
-        found += [each for key in range(len(value)) for each in places(value[key], (*path, key))]
-    return found
+def test_holders_take_turns_where_there_are_fewer_places(path: Path) -> None:
+    now = [1000.0]
+    file = SharedFile(path, {}, lambda: now[0])
+    holders = [file.join() for _ in range(3)]
+    assert all(isinstance(holder, int) for holder in holders)
+    had = dict.fromkeys(holders, 0)
+    allowed = dict.fromkeys(holders, 0)
+    for _ in range(120):
+        now[0] += 0.1
+        for holder in holders:
+            assert isinstance(holder, int)
+            reply = file.exchange(holder, Ask(places=[PlacesAsk(b"one", 1, allowed[holder], 1)]))
+            assert reply is not None
+            allowed[holder] = reply.places[0]
+            had[holder] += allowed[holder]
+        assert sum(allowed.values()) <= 1
+    assert min(had.values()) > 20
 
 
-def changed(message: JSONObject, path: tuple[int | str, ...], value: JSON) -> JSONObject:
-    message = copy.deepcopy(message)
-    inner: object = message
-    for key in path[:-1]:
-        inner = inner[key]  # type: ignore[index]
-    inner[path[-1]] = value  # type: ignore[index]
-    return message
+def test_times_of_before_the_machine_was_started_hold_nothing_back(path: Path) -> None:
+    now = [1e6]
+    traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=1)}, budgets=[ms.Budget(calls=2, every=60.0)])
+    earlier = Spender(traffic, path, lambda: now[0])
+    rate = earlier.share.rate("*", "").lease
+    rate.is_wanted = lambda: True
+    rate.buckets[0].bucket.ready_at(1.0, now[0])
+    earlier.call(0.0)
+    earlier.exchange()
+    assert len(earlier.running) == 1
+    now[0] = 5.0
+    later = Sender(traffic, path, lambda: now[0])
+    for _ in range(1000):
+        now[0] += 0.005
+        later.exchange()
+        if later.send(now[0]):
+            break
+    assert now[0] < 5.0 + 3.0
+    budget = Spender(traffic, path, lambda: now[0])
+    budget.call(0.0)
+    budget.call(0.0)
+    budget.exchange()
+    assert len(budget.running) + len(budget.claims) == 2
 
 
-def test_a_forged_message_is_refused_or_harmless() -> None:
-    """Each value of each message is replaced by each other value."""
-    clock = [0.0]
-    spender = Spender(TRAFFIC, "one", lambda: clock[0])
-    spender.share.rate("*", "")
-    spender.call(1.0, "tenant")
-    request = sent(spender.share.ask())
-    reply, _ = KeeperState(TRAFFIC, 1, 0.0).ask("one", request, 0.0)
-    assert len(places(request)) > 20
-    assert len(places(reply)) > 20
-    for path in places(request):
-        for value in VALUES:
-            keeper = KeeperState(TRAFFIC, 1, 0.0)
-            message = changed(request, path, value)
-            with contextlib.suppress(MessageError):
-                keeper.ask("one", message, 1.0)
-            with contextlib.suppress(MessageError):
-                keeper.leave("one", message, 1.0)
-            dumps(keeper.ask("two", sent(Spender(TRAFFIC, "two", lambda: 0.0).share.ask()), 2.0)[0])
-    for path in places(reply):
-        for value in VALUES:
-            other = Spender(TRAFFIC, "one", lambda: clock[0])
-            other.share.rate("*", "")
-            other.call(1.0, "tenant")
-            other.share.ask()
-            try:
-                other.share.receive(changed(reply, path, value))
-            except MessageError:
-                continue
-            other.share.ask()
+def test_a_full_disk_gives_nothing(path: Path) -> None:
+    now = [1000.0]
+    engine = Spender(dollars(400.0), path, lambda: now[0])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.with_name("limits-wal").stat().st_size, limits[1]))
+    try:
+        for _ in range(600):
+            engine.call(1.0)
+        with pytest.raises(SharedFileError, match="limits' cannot be used"):
+            engine.exchange()
+        engine.share.ask_again()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not engine.running
+    for _ in range(100):
+        now[0] += TICK
+        engine.exchange()
+    assert (len(engine.running), len(engine.claims)) == (400, 200)
+
+
+def test_nothing_is_given_while_the_file_is_locked(path: Path) -> None:
+    now = [1000.0]
+    engine = Spender(dollars(1.0), path, lambda: now[0])
+    engine.call(0.1)
+    engine.exchange()
+    assert len(engine.running) == 1
+    with closing(sqlite3.connect(path)) as connection:  # another process that writes and does not end
+        connection.execute("BEGIN IMMEDIATE")
+        engine.call(0.1)
+        with pytest.raises(SharedFileError, match=r"limits.* cannot be used: database is locked"):
+            engine.exchange()
+        engine.share.ask_again()
+    assert len(engine.running) == 1
+    engine.exchange()
+    assert len(engine.running) == 2

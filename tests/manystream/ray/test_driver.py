@@ -16,10 +16,10 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import BatchError, Counters, Journal, Shard, read_lines
-from manystream.engine.traffic.limits.leases import LeaseRequest
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, ExchangeError, Offer, Row
+from manystream.ray.rate_leases import LeaseRequest
 from manystream.ray.shared_rates import EngineRates
 from manystream.ray.watch import READY_SECONDS
 from manystream.ray.worker import WorkerReply

@@ -14,12 +14,13 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.batch import BatchBudget, BatchError, Counters, Journal
 from manystream.batch.line_file import JournalError
-from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, AmountReport, Gift
-from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
+from manystream.engine.traffic.budgets.leases import UNITS_PER_USD
 from manystream.ray import driver
+from manystream.ray.amount_leases import AmountReport, Gift
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Row
+from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray.shared_budget import SharedBudget
 from tests.manystream.ray.scripted_cluster import (
     TICK,

@@ -7,7 +7,7 @@ import math
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
+from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray.shared_rates import EngineRates, keepers_of
 
 LIMITS = {

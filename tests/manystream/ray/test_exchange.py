@@ -6,7 +6,6 @@ import pickle
 
 import pytest
 
-from manystream.engine.traffic.limits.leases import Lease, LeaseNumber
 from manystream.ray.exchange import (
     CONFIRMED_SECONDS,
     ORPHANED_SECONDS,
@@ -17,6 +16,7 @@ from manystream.ray.exchange import (
     Reply,
     Row,
 )
+from manystream.ray.rate_leases import Lease, LeaseNumber
 from manystream.ray.watch import READY_SECONDS, SILENT_SECONDS, Watch
 
 

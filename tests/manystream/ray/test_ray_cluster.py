@@ -16,11 +16,11 @@ import pytest
 import manystream as ms
 from manystream.batch import Counters, JournalError
 from manystream.batch.model_choice import ModelChoice
-from manystream.engine.traffic.limits.leases import Lease, LeaseNumber, LeaseRequest
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import AskError, ray_cluster, ray_rates, share_rates
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.exchange import Answer, Offer, Reply
+from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
 from manystream.ray.ray_answers import AnswerActor, RayJournal, compute_strategy, first_line, start_here, start_journal
 from manystream.ray.ray_cluster import RayCluster, WorkerActor, connect
 from manystream.ray.ray_rates import RateActor, RayRateLink

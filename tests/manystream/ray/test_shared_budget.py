@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.batch import BatchBudget
-from manystream.engine.traffic.budgets.leases import AmountReport, Gift
+from manystream.ray.amount_leases import AmountReport, Gift
 from manystream.ray.shared_budget import SharedBudget
 from tests.support.budget_holder import DOLLARS, BudgetHolder
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import manystream as ms
-from manystream.engine.traffic.limits.leases import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseRequest
 from manystream.ray import EngineActor, SharedRates
+from manystream.ray.rate_leases import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseRequest
 from manystream.ray.shared_rates import EngineRates, RateKeeper, Renewal
 
 LIMIT = 500

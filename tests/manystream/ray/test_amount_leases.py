@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.budgets.leases import AmountHolder, AmountKeeper, AmountReport, Gift
+from manystream.ray.amount_leases import AmountKeeper, AmountReport, Gift, WorkerAmount
 from tests.support.budget_holder import DOLLARS, BudgetHolder
 
 
-def fetch(keeper: AmountKeeper, holder: AmountHolder) -> Gift:
+def fetch(keeper: AmountKeeper, holder: WorkerAmount) -> Gift:
     """Exchange one report and its gift, and return the gift."""
     gift = keeper.report(holder.report())
     assert gift is not None
@@ -73,7 +73,7 @@ def test_a_call_that_never_fits_is_refused_and_others_wait() -> None:
 
 
 def test_a_gift_that_was_lost_is_sent_again_and_not_added() -> None:
-    keeper, one = AmountKeeper(1000), AmountHolder("a")
+    keeper, one = AmountKeeper(1000), WorkerAmount("a")
     lost = keeper.report(AmountReport("a", needed=100, wanted=100))
     again = keeper.report(AmountReport("a", needed=100, wanted=100))
     assert again == lost
@@ -84,7 +84,7 @@ def test_a_gift_that_was_lost_is_sent_again_and_not_added() -> None:
 
 
 def test_late_messages_lower_no_total() -> None:
-    keeper, one = AmountKeeper(100), AmountHolder("a")
+    keeper, one = AmountKeeper(100), WorkerAmount("a")
     keeper.report(AmountReport("a", needed=100, wanted=100))
     keeper.report(AmountReport("a", 100, 20, 50))
     keeper.report(AmountReport("a", 100, 10, 0))
@@ -143,7 +143,7 @@ def test_what_ends_with_more_than_it_was_given_is_counted() -> None:
 
 
 def test_a_holder_reports_what_its_calls_need_beyond_what_it_has() -> None:
-    one = AmountHolder("a")
+    one = WorkerAmount("a")
     one.needed, one.wanted = 50, 80
     one.receive(Gift("a", 20, 1000))
     assert one.report() == AmountReport("a", 20, 0, 0, 30, 60)

@@ -6,19 +6,16 @@ from __future__ import annotations
 import math
 import random
 import sys
-from bisect import bisect_left
 from dataclasses import dataclass, field
 from types import FrameType
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manystream.engine.traffic.limits.leases import (
+from manystream.ray.rate_leases import (
     BURST,
-    EXACT_RATE,
     LEASE_SECONDS,
-    NO_LEASE,
     RENEW_SECONDS,
     Holder,
     Keeper,
@@ -113,8 +110,8 @@ def test_a_lease_too_late_or_out_of_order_is_ignored() -> None:
 def test_a_holder_that_has_ended_frees_its_share_at_once() -> None:
     keeper, first, second = Keeper(100, 0.0), holder_of("a", 0.0), holder_of("b", 0.0)
     renew(keeper, first, 0.0)
-    keeper.release("a", 0.0)
-    keeper.release("a", 0.0)
+    keeper.release("a")
+    keeper.release("a")
     assert renew(keeper, second, 0.1) == 100
 
 
@@ -186,39 +183,6 @@ def test_a_change_of_the_rate_gives_and_forgives_nothing() -> None:
     assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "lowered", "first"),
-    [(1, 2, 0, 1.0), (1, 2, 1, 1.5), (1, 5, 1, 1.2), (1, 5, 3, 1.6), (1, 5, 8, 1.8), (2, 1, 3, 1.0)],
-)
-def test_a_rise_starts_a_call_lower_for_each_giver(before: int, after: int, lowered: int, first: float) -> None:
-    """Each of those may have sent a call just before. A rise of one call costs one call at most."""
-    holder = Holder("a", LeasedBucket(1.0, 0.0, exact=True, cost=1.0))
-    holder.receive(Lease(LeaseNumber(1, 1), 0.0, before), 0.0)
-    assert holder.rate(1.0) == pytest.approx(before * EXACT_RATE)
-    bucket_of(holder).level = 1.0
-    holder.receive(Lease(LeaseNumber(1, 2), 1.0, after, lowered=lowered), 1.0)
-    assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + (first - 1.0) / EXACT_RATE)
-
-
-def test_a_keeper_counts_the_givers_of_the_last_second() -> None:
-    keeper = Keeper(4.0, 0.0, step=1.0)
-    for name in "ab":
-        keeper.grant(LeaseRequest(name, 0.0, NO_LEASE, 0.0, ALL), 0.0)
-    assert keeper.grant(LeaseRequest("a", 1.0, LeaseNumber(1, 1), 4.0, ALL), 1.0).lowered == 0, "not confirmed yet"
-    assert keeper.grant(LeaseRequest("a", 2.0, LeaseNumber(1, 3), 2.0, ALL), 2.0).lowered == 1
-    assert keeper.grant(LeaseRequest("b", 2.5, LeaseNumber(1, 2), 0.0, ALL), 2.5).lowered == 1
-    keeper.release("b", 2.6)
-    assert keeper.grant(LeaseRequest("a", 2.9, LeaseNumber(1, 4), 2.0, ALL), 2.9).lowered == 2
-    assert keeper.grant(LeaseRequest("a", 3.5, LeaseNumber(1, 4), 2.0, ALL), 3.5).lowered == 1
-    assert keeper.grant(LeaseRequest("a", 3.6, LeaseNumber(1, 4), 2.0, ALL), 3.6).lowered == 0
-
-
-def test_a_new_keeper_knows_after_a_window_who_gave() -> None:
-    keeper = Keeper(4.0, 0.0, epoch=2, recovers=True, step=1.0)
-    found = [keeper.grant(LeaseRequest("a", now, NO_LEASE, 0.0, ALL), now).lowered for now in (0.0, 4.0, 4.9, 5.0)]
-    assert found == [4, 4, 4, 0], "any number of holders may have sent until their leases ended"
-
-
 def test_many_slow_holders_do_not_send_on_credit() -> None:
     holder = holder_of("a", 0.0)
     holder.receive(Lease(LeaseNumber(1, 1), 0.0, 0.5), 0.0)
@@ -263,7 +227,7 @@ def test_a_holder_that_has_ended_wants_nothing() -> None:
     keeper = Keeper(100, 0.0)
     for holder in "ab":
         keeper.grant(request(holder, 0.0, wanted=100.0), 0.0)
-    keeper.release("a", 0.0)
+    keeper.release("a")
     assert keeper.granted == 0
     assert keeper.grant(request("c", 0.5, wanted=10.0), 0.5).rate == 100 * 10 // 110 + 0.090909
     assert keeper.grant(request("c", 6.0, 3, 10.0), 6.0).rate == 100, "the leases of both have ended"
@@ -325,7 +289,6 @@ class World:
     slowness: float
     deaths: float
     cost: float = 1.0
-    step: float = 0.0
     now: float = 0.0
     window: float = 1.0
     keeper: Keeper = field(init=False)
@@ -339,10 +302,9 @@ class World:
     taken: float = 0.0
     excess: float = 0.0
     faults: int = 0
-    sent: list[tuple[float, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.limit, 0.0, step=self.step)
+        self.keeper = Keeper(self.limit, 0.0)
         for _ in range(self.holder_count):
             self.add_holder()
 
@@ -358,7 +320,7 @@ class World:
 
     def add_holder(self) -> None:
         self.names += 1
-        bucket = LeasedBucket(self.window, self.now, exact=self.step > 0, cost=float(self.step > 0))
+        bucket = LeasedBucket(self.window, self.now)
         holder = Holder(f"h{self.names}", bucket)
         self.holders.append(holder)
         self.wanted[holder.name] = ALL if self.random.random() < 0.7 else self.random.uniform(0, self.limit)
@@ -372,7 +334,7 @@ class World:
             self.add_holder()
         if self.random.random() < self.deaths / 2:
             self.epoch += 1
-            self.keeper = Keeper(self.limit, self.now, epoch=self.epoch, recovers=True, step=self.step)
+            self.keeper = Keeper(self.limit, self.now, epoch=self.epoch, recovers=True)
             self.faults += 1
 
     def delays(self) -> list[float]:
@@ -406,7 +368,6 @@ class World:
             at = self.now
             while (at := bucket_of(holder).ready_at(self.cost, at)) <= until:
                 bucket_of(holder).take(self.cost, at)
-                self.sent.append((at, holder.name))
                 self.taken += self.cost
                 self.excess += self.cost
         most = self.limit * BURST * self.window + self.names * self.cost + self.limit * TICK
@@ -426,46 +387,6 @@ def test_the_limit_holds_always(
     seed: int, limit: float, holders: int, loss: float, slowness: float, deaths: float
 ) -> None:
     World(random.Random(seed), limit, holders, loss, slowness, deaths).run(30)
-
-
-def most_within(window: float, sent: list[tuple[float, str]]) -> int:
-    times = sorted(at for at, _ in sent)
-    return max((bisect_left(times, at + window - 1e-9) - place for place, at in enumerate(times)), default=0)
-
-
-@settings(max_examples=250, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    limit=st.sampled_from((1, 2, 3, 4, 5, 7, 20, 57, 300)),
-    window=st.sampled_from((1.0, 2.0, 4.0)),
-    holders=st.integers(1, 8),
-    loss=st.sampled_from((0.0, 0.1, 0.5)),
-    slowness=st.sampled_from((0.0, 0.5, 3.0, 8.0)),
-    deaths=st.sampled_from((0.0, 0.01, 0.05)),
-)
-@example(241553, 3, 1.0, 3, 0.5, 0.0, 0.0)
-@example(794, 5, 2.0, 3, 0.5, 0.0, 0.01)
-@example(1493, 4, 2.0, 4, 0.1, 0.5, 0.0)
-@example(1343, 7, 4.0, 6, 0.0, 0.5, 0.0)
-def test_whole_calls_exceed_the_limit_in_no_window(
-    seed: int, limit: int, window: float, holders: int, loss: float, slowness: float, deaths: float
-) -> None:
-    world = World(random.Random(seed), limit / window, holders, loss, slowness, deaths, step=1 / window, window=window)
-    world.run(30)
-    assert most_within(window, world.sent) <= limit
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 2**32), limit=st.sampled_from((1, 2, 3, 5, 50)), holders=st.integers(1, 8))
-def test_whole_calls_use_the_limit_and_every_holder_has_its_turn(seed: int, limit: int, holders: int) -> None:
-    world = World(random.Random(seed), float(limit), holders, 0.0, 0.05, 0.0, step=1.0)
-    world.wanted = dict.fromkeys(world.wanted, ALL)
-    world.run(8)
-    world.sent.clear()
-    world.run(100)
-    counts = [sum(name == holder.name for _, name in world.sent) for holder in world.holders]
-    assert sum(counts) >= (0.95 if holders <= limit else 0.5) * limit * 100
-    assert min(counts) >= 0.5 * limit * 100 / holders - 1
 
 
 @settings(max_examples=8, deadline=None)
