@@ -402,3 +402,12 @@ def test_a_module_that_a_page_runs_exists() -> None:
         }
 
     assert not wrong({page: missing(text) for page, text in PROSE.items()})
+
+
+WORDS = 2_500
+"""The most words of a guide: what a specialist needs is a page of its own. The list of promises is longer."""
+
+
+def test_a_guide_has_a_bounded_length() -> None:
+    lengths = {path.stem: len(path.read_text("utf-8").split()) for path in (DOCS / "guide").glob("*.md")}
+    assert not {name: words for name, words in lengths.items() if words > WORDS and name != "promises"}
