@@ -387,7 +387,7 @@ class _Bench:
                     file.write(json + "\n")
             if given.html is not None:
                 with open(private_file.open_new(given.html, "choose another name"), "w", encoding="utf-8") as file:
-                    file.write(page_of(page, run_rows))
+                    file.write(harmless(page_of(page, run_rows)))
         except OSError as error:
             raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
         print(json if given.json else "\n" + "\n".join(lines(page, Paint(sys.stdout))))

@@ -310,8 +310,10 @@ def test_results_are_written_to_new_files(bench: Bench, runs: Runs, tmp_path: Pa
     assert '<span class="stamp true">VALID</span>' in text
     assert not re.search(r"(src|href)=.(https?:|//)", text.replace('xlink:href="#', "")), "it needs no network"
     runs.found = [INVALID]
-    bench(URL, "--html", str(tmp_path / "b.html"))
-    assert '<table class="invalid">' in (tmp_path / "b.html").read_text("utf-8")
+    bench(URL, "--html", str(tmp_path / "b.html"), "--model", "m\u202e")
+    text = (tmp_path / "b.html").read_text("utf-8")
+    assert '<table class="invalid">' in text
+    assert "m\ufffd" in text
 
 
 def test_a_page_needs_matplotlib(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
