@@ -41,7 +41,7 @@ LIVES_SECONDS = 1.0
 IDLE_SECONDS = 0.1
 """After so long an engine gives back what its calls have not used, and asks again for what others had."""
 
-GAP_SECONDS = 0.005
+GAP_SECONDS = 0.001
 """The least time between two questions of one engine."""
 
 USED_PART = 0.97
@@ -175,7 +175,8 @@ class EngineShare:
 
     def _need(self, key: AccountKey) -> None:
         self._changed.setdefault(key)
-        self._want()
+        if self._clock() >= self._retry_at:
+            self._want()
 
     def _forget(self, key: AccountKey) -> None:
         """Give back an account that no call has used."""
@@ -184,8 +185,7 @@ class EngineShare:
         self._forgotten.append(account.name)
 
     def _want(self) -> None:
-        """Ask at once, unless the last question was in vain a moment ago."""
-        if self.on_want is not None and self._clock() >= self._retry_at:
+        if self.on_want is not None:
             self.on_want()
 
     # --- what the file is asked ---
@@ -234,10 +234,11 @@ class EngineShare:
                     self.on_want()  # the rest is free when the file knows that it was taken note of
             entry.open_until = now + LEASE_SECONDS
             entry.changed()
-        self._retry_at = -math.inf
-        for (account, _), got in zip(self._accounts_asking, reply.amounts, strict=True):
+        self._retry_at, is_refused = -math.inf, False
+        for (account, ask), got in zip(self._accounts_asking, reply.amounts, strict=True):
             account.receive(got, self._ahead)
-        if self._waits:
+            is_refused = is_refused or (any(ask.needed) and not any(got.given))
+        if is_refused:
             self._retry_at = now + random.uniform(0.2, 1.0) * IDLE_SECONDS
 
     def lose(self) -> None:
@@ -354,6 +355,11 @@ class SharedBucket(Bucket):
         return -1
 
 
+def _spare(running: int) -> int:
+    """Return how many places an engine wants beside those of its calls, so that further calls start at once."""
+    return max(2, running // 4)
+
+
 class _Entry(EntryLease):
     """What an engine has of the limits of an entry of `Traffic.rates`.
 
@@ -384,7 +390,9 @@ class _Entry(EntryLease):
         if self.slots is not None:
             running = self.slots.count_running()
             held = max(running, int(self.slots.rate))
-            self.places = PlacesAsk(self._names[-1], self._most, held, self._most if waits else running + 1)
+            self.places = PlacesAsk(
+                self._names[-1], self._most, held, self._most if waits else running + _spare(running)
+            )
         self.rates, self._asked = [], []
         for name, bucket in zip(self._names, self._own, strict=False):
             used, stock = bucket.taken, bucket.stock(now)
@@ -421,7 +429,9 @@ class _Entry(EntryLease):
         """Return the time at which it is worth to ask again; `math.inf` if it is not."""
         at = math.inf
         slots = self.slots
-        if slots is not None and (self.is_wanted() or slots.rate > slots.count_running() + 1):
+        if slots is not None and (
+            self.is_wanted() or slots.rate > slots.count_running() + 2 * _spare(slots.count_running())
+        ):
             at = asked_at + IDLE_SECONDS * random.uniform(0.5, 1.0)
         if not self._is_full:
             if self.is_wanted() and any(bucket.lacks(now) for bucket in self._own):
@@ -472,7 +482,7 @@ class _Amount(AmountHolder):
 
     def measure(self, *, waits: bool) -> None:
         """Give back what is not going to be used. waits: all, since another amount is missing for the next call."""
-        self.ahead = max(self.taken - self._taken, self.ahead // 2, 0)
+        self.ahead = max(2 * (self.taken - self._taken), self.ahead // 2, 0)
         self._taken, self.reported = self.taken, self.used
         self.allowed = min(self.allowed, max(self.taken, self.base) + (0 if waits else self.ahead))
 

@@ -240,7 +240,10 @@ def _take(sql: Sql, asks: Sequence[RateAsk], now: float) -> list[tuple[float, fl
     for due, ask in zip(dues, asks, strict=True):
         seconds = 0.0
         if again <= now and ask.least:
-            seconds = ask.least * max(1, math.floor(min(ask.most, now + ask.ahead - due) / ask.least + 1e-6))
+            free = now + ask.ahead - due
+            # Half of it, also if that is more than asked for, where no other engine takes what flows in.
+            part = max(min(ask.most, free), free / 2 if due <= now else 0.0)
+            seconds = ask.least * max(1, math.floor(part / ask.least + 1e-6))
         found.append((due, due + seconds))
         if seconds or ask.refund:
             sql("INSERT OR REPLACE INTO rate VALUES(?, ?)", ask.name, due + seconds)
