@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,7 +232,7 @@ class Chaos:
     # --- processes of the product ---
 
     @contextlib.asynccontextmanager
-    async def process(self, name: str, *arguments: object) -> AsyncIterator[trio.Process]:
+    async def process(self, name: str, *arguments: object) -> AsyncGenerator[trio.Process, None]:
         """Run a command. What it prints goes to files."""
         command = [sys.executable, "-m", "manystream", *map(str, arguments)]
         with open(self.folder / f"{name}.out", "ab") as out, open(self.folder / f"{name}.err", "ab") as err:
