@@ -45,7 +45,7 @@ SWEEP_SECONDS = 0.1
 OPEN_SECONDS = 5.0
 """The longest wait for other processes that open the file."""
 
-BUSY_SECONDS = 0.25
+BUSY_SECONDS = 1.0
 """The longest wait for the transaction of another process."""
 
 

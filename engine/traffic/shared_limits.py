@@ -436,8 +436,10 @@ class _Entry(EntryLease):
         if not self._is_full:
             if self.is_wanted() and any(bucket.lacks(now) for bucket in self._own):
                 at = min(at, max(self._retry_at, asked_at + GAP_SECONDS))
-            elif any(bucket.taken or bucket.refund for bucket in self._own):
+            elif any(bucket.taken >= 2 * bucket.cost / bucket.rate > 0 for bucket in self._own):
                 at = min(at, max(self._retry_at, asked_at + AHEAD_SECONDS / 4))
+            elif any(bucket.refund for bucket in self._own):
+                at = min(at, asked_at + IDLE_SECONDS)
         return at
 
     def lose(self) -> None:

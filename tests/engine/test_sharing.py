@@ -19,6 +19,7 @@ import trio
 
 import manystream as ms
 from manystream.engine.sharing import APPLICATION_ID
+from manystream.engine.traffic import shared_rows
 from manystream.portal import open_portal
 from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
 from tests.support.threaded_server import Wire, serving
@@ -125,7 +126,7 @@ async def test_calls_at_a_time_are_divided(place: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["left", "killed"])
-async def test_what_others_had_is_free_at_once(place: Path, end: str) -> None:
+async def test_what_others_had_is_free_at_once(place: Path, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All places are there before any call has ended."""
     running, all_run = [0], trio.Event()
 
@@ -154,8 +155,9 @@ async def test_what_others_had_is_free_at_once(place: Path, end: str) -> None:
             ):
                 await outcomes(one, 3)
         running[0], all_run = 0, trio.Event()
+        monkeypatch.setattr(shared_rows, "LEASE_SECONDS", 1000.0)  # so no silent engine ends by its silence
         async with open_one(peer, place, rate=rate, calls=None) as engine:
-            with trio.fail_after(3.0):  # less than the time after which a silent engine has ended
+            with trio.fail_after(60):
                 assert await outcomes(engine, 3) == [""] * 3
 
 
