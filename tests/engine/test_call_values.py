@@ -139,7 +139,7 @@ def test_a_call_that_did_not_wait_has_an_empty_mapping() -> None:
 
 def test_the_default_limits() -> None:
     assert repr(ms.EngineLimits()) == (
-        "Limits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
+        "EngineLimits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
         " max_per_origin=20000, max_idle=20000, idle_expiry=15.0, drain_seconds=2.0, max_age=300.0),"
         " max_event_bytes=33554432, max_response_bytes=268435456, max_error_bytes=65536, max_calls=1000000,"
         " max_buffered_bytes=1073741824, retry_reserve=100.0)"

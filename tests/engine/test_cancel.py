@@ -74,7 +74,7 @@ async def test_cancelling_while_the_peer_hangs_closes_the_socket(script: object,
 
 
 async def test_cancelling_in_the_queue() -> None:
-    limits = ms.engine.Limits(pool=ms.transport.pool.PoolLimits(max_per_origin=1))
+    limits = ms.EngineLimits(pool=ms.transport.pool.PoolLimits(max_per_origin=1))
     async with open_peer(hang) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         first = engine.start_stream(hello())
         second = engine.start_stream(hello())

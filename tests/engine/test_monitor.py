@@ -119,7 +119,7 @@ async def test_a_sent_request_is_waiting_and_an_unsent_one_is_not(tmp_path: Path
 
     from manystream.transport.pool import PoolLimits
 
-    limits = ms.engine.Limits(pool=PoolLimits(max_connections=1))
+    limits = ms.EngineLimits(pool=PoolLimits(max_connections=1))
     path = tmp_path / "engine.sock"
     async with open_peer(say_nothing) as peer, ms.open_engine([peer.chat], limits=limits, monitor=path) as engine:
         engine.start_stream(hello())

@@ -795,7 +795,7 @@ def test_no_network_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
-    with pytest.raises(CostExtraError, match=r"pip install 'manystream\[cost\]'"):
+    with pytest.raises(CostExtraError, match=r"pip install '\.\[cost\]'"):
         check_installed()
     with pytest.raises(CostExtraError):
         price_usage(PLAIN, "gpt-5", "openai")

@@ -23,6 +23,7 @@ import pytest
 import trio
 
 import manystream as ms
+from manystream.statistics import OriginStatistics
 from tests.soak.books import Ledger, OtherSide, Sample, drift, report, sample
 from tests.soak.plan import DIALECTS, MARK, Fault, plan
 from tests.support.peers import NO_RETRY, open_descriptors, until
@@ -187,7 +188,7 @@ async def run(seconds: float, at_once: int, pace: float, patience: float) -> Ran
         statistics = engine.statistics()
         assert statistics.started == statistics.completed == soak.started == sum(soak.ledger.outcomes.values())
         assert statistics.calls == {}
-        assert set(statistics.connections.values()) <= {ms.engine.OriginStatistics()}
+        assert set(statistics.connections.values()) <= {OriginStatistics()}
         await until(lambda: open_descriptors() == descriptors)
         await until(lambda: trio.lowlevel.current_statistics().tasks_living == tasks)
     return Ran(soak.ledger, samples, statistics, world.books, processor)

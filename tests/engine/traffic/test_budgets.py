@@ -59,7 +59,7 @@ async def test_a_refusal_names_what_is_spent(autojump_clock: MockClock) -> None:
     )
     assert (error.category, error.provider_code, error.retryable) == (ms.ErrorCategory.BUDGET, "budget_spent", False)
     assert 2_990_000 < error.retry_after_ms <= 3_000_000
-    assert [type(event).__name__ for event in recorder.events] == ["Error"]
+    assert [type(event).__name__ for event in recorder.events] == ["ErrorEvent"]
     assert completion.timings.waited == {}
 
 

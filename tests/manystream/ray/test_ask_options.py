@@ -174,7 +174,7 @@ def test_a_missing_package_is_named_with_its_install_command(monkeypatch: pytest
     start: list[Callable[[], object]] = [options, import_pyarrow]
     start.append(lambda: Ask(model="sim/m", providers=[PROVIDER], concurrency=1))
     for call in start:
-        with pytest.raises(AskError, match=r"is not installed \(.*\): pip install 'manystream\[ray\]'"):
+        with pytest.raises(AskError, match=r"is not installed \(.*\): pip install '\.\[ray\]'"):
             call()
 
 
