@@ -30,6 +30,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 from .engine.observe import private_file
 from .engine.request.value_rules import PATH
 from .providers.errors import ManystreamError
+from .providers.json.json_values import strict_loads
 from .providers.model.conversation import Conversation
 from .providers.model.messages import Message
 from .providers.model.rows import Row as Row
@@ -41,6 +42,9 @@ from .providers.model.rules import check_arguments, check_iterable, flag, instan
 Result = TypeVar("Result")
 Work: TypeAlias = Callable[[sqlite3.Connection], Result]
 """A function that runs in one transaction. It may run again after a rollback."""
+
+HALF = "\\ud"
+"""How the escape of half a surrogate pair begins."""
 
 ARGUMENTS = {
     "path": PATH,
@@ -180,6 +184,9 @@ class ConversationStore:
         for message in given:
             try:
                 rows = rows_from_message(message)
+                for row in rows:
+                    if row.data_json is not None and HALF in row.data_json:
+                        strict_loads(row.data_json)  # it refuses half a pair, which would not be restored as it was
             except (TypeError, ValueError, RecursionError) as error:  # a value that JSON cannot hold
                 raise StoreError(f"the message cannot be saved: {error}") from None
             self._append(conversation, rows)

@@ -17,7 +17,6 @@ import enum
 import math
 from collections.abc import Callable, Iterable
 
-from ....providers.limits.quota_report import QuotaReport, Refusal
 from ....providers.model.provider_error import ErrorCategory, ProviderError
 from ...call.retry import hinted_pause
 from ...request.noting import NoteLogger
@@ -186,11 +185,6 @@ def is_lost(error: ProviderError) -> bool:
     return error.category is ErrorCategory.NETWORK
 
 
-def serves_none(error: ProviderError, report: QuotaReport) -> bool:
-    """Return whether an answer says that the server is overloaded, or away behind its gateway."""
-    return error.retryable and (report.refusal is Refusal.OVERLOAD or error.http_status in GATEWAY_STATUSES)
-
-
 class Host:
     """One server.
 
@@ -289,7 +283,7 @@ class Host:
     def refused(
         self, call: Permit, now: float, error: ProviderError, running: int = 0, at_most: float = LONGEST_PAUSE
     ) -> None:
-        """The server has answered that it serves no call now (`serves_none`). Call `end` afterwards.
+        """The server has answered that it serves no call now. Call `end` afterwards.
 
         Answers to three calls show that it is away. One call may be the reason for all answers to it.
 

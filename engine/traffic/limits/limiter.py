@@ -26,7 +26,7 @@ from ..queue.fair_queue import CONFIRMED, QUEUED, UNDER_WAY, Cost, FairQueue, Pe
 from ..queue.pump import Notification, Pump
 from .bucket import Bucket, ReportedBucket, declared_buckets
 from .concurrency import LONGEST_HOLD, Concurrency
-from .host import LONGEST_PAUSE, Host, is_lost, serves_none
+from .host import GATEWAY_STATUSES, LONGEST_PAUSE, Host, is_lost
 from .leases import EntryLease, LeasedRateLimit
 from .load_watch import LoadWatch
 from .quota import Impossible, Quota
@@ -274,9 +274,10 @@ class LimiterState:
 
         away: the error, if it shows that the server may be away.
         """
-        accepted = self.quota.running - len(self.quota.window) - (permit.state is CONFIRMED)
-        # A server that runs calls is full.
-        self._hear(permit, None if self.concurrency is not None and accepted > 0 else away, now)
+        if away is not None and self.concurrency is not None:
+            accepted = self.quota.running - len(self.quota.window) - (permit.state is CONFIRMED)
+            away = away if accepted <= 0 else None  # a server that runs calls is full
+        self._hear(permit, away, now)
         self._release(permit)
         if self.concurrency is not None:
             by_slots = report.refusal is Refusal.RATE and self.quota.charging.limited_by == "slots"
@@ -739,7 +740,8 @@ class Limiter(Pump):
             report = self._report_in(headers, error)
             if report.refusal is not Refusal.OVERLOAD or state.concurrency is not None:
                 refusal = report.refusal  # else the server is overloaded, independent of this key's limits
-            away = error if serves_none(error, report) else None
+            overloaded = report.refusal is Refusal.OVERLOAD or error.http_status in GATEWAY_STATUSES
+            away = error if error.retryable and overloaded else None  # it may be away, behind its gateway too
             if refusal is Refusal.NONE:
                 state.fail(permit, report, now, answered=error.http_status > 0, away=away)
             else:

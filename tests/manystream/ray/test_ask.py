@@ -128,5 +128,5 @@ def test_the_engine_has_the_limits_that_it_is_given(monkeypatch: pytest.MonkeyPa
 
 def test_a_missing_pyarrow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(AskError, match=r"^pyarrow is not installed \(.+\): pip install '\.\[ray\]' in manystream's checkout$"):
+    with pytest.raises(AskError, match=r"^pyarrow is not installed \(.+\): pip install '\.\[ray\]' in"):
         Ask(model="m", providers=[ms.OpenAIChat("key")], concurrency=1)
