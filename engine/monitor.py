@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .gate import Calls
     from .observe.statistics import Statistics
 
-logger = NoteLogger("manystream.monitor")
+logger: NoteLogger = NoteLogger("manystream.monitor")
 
 FORMAT = 1
 """The version of the format, in each report. It changes if a member is removed or changes its meaning, not if one is

@@ -19,7 +19,7 @@ from ..providers.errors import ManystreamError
 from ..transport.backend import Backend, Cancellable
 from .request.noting import NoteLogger
 
-logger = NoteLogger("manystream.engine")
+logger: NoteLogger = NoteLogger("manystream.engine")
 
 PATH_BYTES = 103
 """The maximum length of a socket's path on all systems, in bytes (macOS; Linux allows four more)."""

@@ -29,7 +29,7 @@ from .traffic.options import Traffic
 from .traffic.shared_limits import EngineShare, difference
 from .traffic.shared_rows import SCHEMA, Ask, Reply, Sql, exchange, join, leave, sweep
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 OPTION = "traffic.shared"
 

@@ -34,7 +34,7 @@ from .providers.json.json_values import MalformedJSONError, dumps, exact_loads
 from .providers.model.rules import Rule, check_arguments, number
 from .transport.exchange import RawHeaders
 
-logger = NoteLogger("manystream.cache")
+logger: NoteLogger = NoteLogger("manystream.cache")
 
 FILE = "answers.sqlite"
 """The name of the file if the path is a folder."""

@@ -6,8 +6,8 @@ from .extras import not_installed
 
 try:
     import httpx
-except ImportError as error:
-    raise not_installed(__name__, "httpx", error) from None
+except ImportError as _error:
+    raise not_installed(__name__, "httpx", _error) from None
 
 from .sdk_clients.adapter import Adapter, Package
 

@@ -22,8 +22,8 @@ from .extras import not_installed
 try:
     from opentelemetry import metrics, trace
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode
-except ImportError as error:
-    raise not_installed(__name__, "otel", error) from None
+except ImportError as _error:
+    raise not_installed(__name__, "otel", _error) from None
 
 from .engine.call.completion import Completion
 from .engine.call.handle import Call

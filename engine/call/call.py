@@ -39,7 +39,7 @@ from .retry import backoff, follows_hint, read_again_delay, retry_delay
 from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
-logger = NoteLogger("manystream.engine")
+logger: NoteLogger = NoteLogger("manystream.engine")
 
 COST_OF_ANOTHER = "another call has created the answer"
 """Why the cost of a call is not known that has only read a durable answer."""

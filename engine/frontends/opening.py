@@ -19,7 +19,7 @@ from ...transport.timers import Timers
 from ..gate import Calls
 from ..loading import load_for_calls
 from ..option_rules import check_options
-from ..request.addresses import addressed, check_single_keys
+from ..request.addresses import Addressed, addressed, check_single_keys
 from ..request.errors import refuse_await
 from ..services import EngineTasks, HeldTasks, hold_tasks
 
@@ -45,8 +45,10 @@ class Configuration:
     def __init__(self, providers: Sequence[Provider], options: EngineOptions) -> None:
         check_options(providers, options)
         self.options: EngineOptions = options
-        self.variables, self.proxy = _choose_environment(options.get("environment"), options.get("proxy"))
-        self.addressed = addressed(providers, self.variables)
+        variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
+        self.variables: Mapping[str, str] = variables
+        self.proxy: ProxyConfig | None = proxy
+        self.addressed: list[Addressed] = addressed(providers, variables)
         self.providers: Sequence[Provider] = providers
         if options.get("traffic") is None:
             check_single_keys(providers)

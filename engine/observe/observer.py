@@ -29,7 +29,7 @@ from ..traffic.budgets.amounts import BudgetStatistics
 from ..traffic.limits.rate_limit import LimiterStatistics
 from ..traffic.routing.options import RouteStatistics
 
-logger = NoteLogger("manystream.observe")
+logger: NoteLogger = NoteLogger("manystream.observe")
 
 
 @dataclass(slots=True, frozen=True)

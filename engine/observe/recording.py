@@ -24,7 +24,7 @@ from ..request.redaction import HARMLESS_QUERY
 from ..request.value_rules import PATH
 from . import private_file
 
-logger = NoteLogger("manystream.record")
+logger: NoteLogger = NoteLogger("manystream.record")
 
 VERSION = 1
 

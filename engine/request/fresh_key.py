@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...transport.backend import Backend
     from .prepared import WallClock
 
-logger = NoteLogger("manystream.engine")
+logger: NoteLogger = NoteLogger("manystream.engine")
 
 Key: TypeAlias = str | AccessToken
 

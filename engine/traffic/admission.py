@@ -100,7 +100,7 @@ class Candidate(Permit):
         return f"{prepared.provider.name}/{prepared.model}"
 
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 MOST_RECORDS = 100
 """The number of attempts that are recorded of one call. Of more, the first half and the last half are kept: a server

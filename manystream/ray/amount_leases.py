@@ -45,7 +45,8 @@ class WorkerAmount(AmountHolder):
         if gift.recalled and free > 0 and not is_late:
             self._returned += free
         before = self.allowed, self.most
-        self.allowed, self.most = self._given - self._returned, self.most if is_late else gift.most
+        self.allowed: int = self._given - self._returned
+        self.most: float = self.most if is_late else gift.most
         if (self.allowed, self.most) != before:
             self.changed()
 

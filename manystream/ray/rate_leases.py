@@ -366,7 +366,7 @@ class LeasedEntry(EntryLease):
         for holder, lease in zip(self.holders, leases, strict=False):
             holder.receive(lease, now, engine_now)
         self.measure(engine_now)
-        self.open_until = engine_now + open_until - now
+        self.open_until: float = engine_now + open_until - now
         self.changed()
 
     def measure(self, now: float) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import abc
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..engine.call.attempt import Attempt
 from ..engine.call.body import content_coding
@@ -87,7 +87,7 @@ class GatewayConnection(AnsweringConnection):
         self._gateway = gateway
         self.forwarding: Forwarding | Passing | None = None
 
-    codings = CODINGS
+    codings: ClassVar[Sequence[str]] = CODINGS
 
     def answer(self, request: HTTPRequest) -> None:
         try:

@@ -36,7 +36,7 @@ from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.tokens import Tokens
 
-logger = NoteLogger("manystream.serve")
+logger: NoteLogger = NoteLogger("manystream.serve")
 
 FORMS: Final[dict[str, tuple[str, Callable[..., Request]]]] = {
     "openai-chat": ("messages", Request.from_openai),

@@ -16,6 +16,7 @@ from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed, no_
 from ..model.response import arrived
 from ..wire.answer_body import foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
+from ..wire.delta_template import Template
 from ..wire.error_bodies import ERROR, reported_error
 from .dialect import BARE_LINES, MakeId, StreamMachine
 from .provider import Provider
@@ -159,7 +160,7 @@ class JSONStream(StreamMachine):
         for name, data in frames:
             if self.ended:
                 break
-            self.template = None  # of the frame before, whose block may have ended
+            self.template: Template | None = None  # of the frame before, whose block may have ended
             events.extend(self.take_event(name, data))
         if self._cut_pairs is not None:
             self.template = None  # half a pair may wait for the next delta

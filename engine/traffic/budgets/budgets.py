@@ -521,7 +521,7 @@ def _never(accounts: tuple[Account, ...], amounts: Amounts, now: float) -> Budge
     return None
 
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 REFUSAL_CODE = "budget_spent"
 """The `provider_code` of a call that does not fit a budget."""

@@ -149,7 +149,7 @@ class Breaker:
             self.probe = 0
 
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 LOST = 3
 """A server is away when this many calls in a row, in the order of sending, have lost their connection or got none. So

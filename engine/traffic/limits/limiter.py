@@ -543,7 +543,7 @@ def _figures(bucket: Bucket, now: float) -> BucketStatistics:
     return BucketStatistics(bucket.rate, bucket.capacity, bucket.fill(now))
 
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
 """Maps the reason why a call can never be sent to the error's `provider_code`."""

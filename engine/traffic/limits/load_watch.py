@@ -16,7 +16,7 @@ from ...request.noting import NoteLogger
 from ...request.prepared import Prepared
 from .host import is_lost
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 EVERY = 0.25
 """The least seconds between two questions."""

@@ -20,7 +20,7 @@ from ...call.runtime import Runtime
 from ...request.noting import NoteLogger
 from .fair_queue import Permit
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 AT_ONCE = 64
 """The maximum number of calls that are notified in one tick. The streams are served between two ticks."""

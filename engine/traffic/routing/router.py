@@ -495,7 +495,7 @@ class HedgeState:
         self._second = max(self._second, second)
 
 
-logger = NoteLogger("manystream.traffic")
+logger: NoteLogger = NoteLogger("manystream.traffic")
 
 MOST_RINGS = 1_000
 """Models whose use of keys is remembered."""
