@@ -132,7 +132,7 @@ class AnswerCache:
         self.misses: int = 0
         self._max_bytes = max_bytes
         self._max_age = max_age
-        self.notes: Notes = Notes(logger, f"the cache {self.path} is not used", (sqlite3.Error, CacheError))
+        self.notes: Notes = Notes(logger, f"the cache {self.path} is not used", sqlite3.Error, CacheError)
         self._changed = threading.Condition()  # guards what follows
         self._answers: dict[bytes, _Answer] = {}  # by key: those that are not written yet
         self._used: dict[bytes, float] = {}  # key → when its answer was used

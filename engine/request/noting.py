@@ -10,8 +10,14 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from ...providers.json.exact_numbers import UnwritableError
+from ...providers.json.json_values import MalformedJSONError
+
 P = ParamSpec("P")
 Value = TypeVar("Value")
+
+EXPLAINED = (OSError, UnwritableError, MalformedJSONError, RecursionError)
+"""Errors of a file, and of a value that a server or a client sent. Their text explains them."""
 
 
 class NoteLogger(logging.LoggerAdapter[logging.Logger]):
@@ -34,13 +40,13 @@ class Notes:
 
     __slots__ = ("_known", "_logger", "_said", "lost")
 
-    def __init__(self, logger: NoteLogger, said: str, known: tuple[type[Exception], ...] = (OSError,)) -> None:
+    def __init__(self, logger: NoteLogger, said: str, *known: type[Exception]) -> None:
         """Create the guard.
 
         said: what the log says of the first note that is lost, such as "the trace a.jsonl lacks calls".
-        known: errors whose text explains them. Of any other error the log has the traceback.
+        known: errors whose text explains them, besides `EXPLAINED`. Of any other error the log has the traceback.
         """
-        self._known = known
+        self._known = EXPLAINED + known
         self._logger = logger
         self._said = said
         self.lost: int = 0

@@ -56,7 +56,11 @@ class UnrepresentableNumber(float):
         return f"UnrepresentableNumber({shortened(self.text)})"
 
 
-class UnwritableNumberError(TypeError):
+class UnwritableError(TypeError):
+    """A value that cannot be written as JSON text. The message says why."""
+
+
+class UnwritableNumberError(UnwritableError):
     """A value contains a number that cannot be written.
 
     path: the number's place in the value, such as `.a[0]`.
@@ -135,7 +139,7 @@ class NumberWriter:
         have, or too many levels.
         """
         if depth > DEEPEST:
-            raise TypeError("it is nested too deeply")
+            raise UnwritableError("it is nested too deeply")
         if isinstance(value, dict):
             return self._object(cast("dict[object, object]", value), path, depth)
         if isinstance(value, list | tuple):
