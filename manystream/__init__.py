@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .engine.call.callbacks import OnCompletion as OnCompletion
     from .engine.call.callbacks import OnEvent as OnEvent
     from .engine.call.completion import AttemptRecord as AttemptRecord
+    from .engine.call.completion import CacheUse as CacheUse
     from .engine.frontends.portal import Portal as Portal
     from .engine.options import EngineOptions as EngineOptions
     from .engine.traffic.budgets.amounts import Amounts as Amounts
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from .engine.traffic.budgets.price import Price as Price
     from .engine.traffic.limits.rate_limit import RateLimit as RateLimit
     from .engine.traffic.options import Traffic as Traffic
+    from .engine.traffic.options import Warm as Warm
     from .engine.traffic.routing.options import Hedge as Hedge
     from .engine.traffic.routing.options import Route as Route
     from .engine.traffic.routing.options import Target as Target
@@ -146,14 +148,14 @@ HOMES: dict[str, tuple[str, ...]] = {
         "OnCompletion",
         "OnEvent",
     ),
-    ".engine.call.completion": ("AttemptRecord",),
+    ".engine.call.completion": ("AttemptRecord", "CacheUse"),
     ".engine.options": ("EngineOptions",),
     ".engine.frontends.portal": ("Portal",),
     ".engine.traffic.budgets.amounts": (
         "Amounts",
         "Budget",
     ),
-    ".engine.traffic.options": ("Traffic",),
+    ".engine.traffic.options": ("Traffic", "Warm"),
     ".engine.traffic.budgets.price": ("Price",),
     ".engine.traffic.limits.rate_limit": ("RateLimit",),
     ".engine.traffic.routing.options": (
@@ -276,6 +278,7 @@ __all__ = [
     "Block",
     "Budget",
     "CacheControl",
+    "CacheUse",
     "Call",
     "CallMap",
     "CallStart",
@@ -365,6 +368,7 @@ __all__ = [
     "Turns",
     "Usage",
     "VLLMGenerate",
+    "Warm",
     "__version__",
     "open_engine",
     "open_gateway",

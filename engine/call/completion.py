@@ -91,6 +91,25 @@ class AttemptRecord:
     estimated: bool = False
 
 
+@dataclass(slots=True)
+class CacheUse:
+    """What a call whose prompt has a cacheable prefix had of the server's cache. `ms.Traffic(warm=…)` says which do.
+
+    read: tokens of its prompt that were read from the cache; None if the server has not reported them.
+    written: tokens of its prompt that were written to the cache; None if the server has not reported them.
+    waited: seconds that the call waited for another call to write the prefix.
+    shared: what the prefix was: up to where it goes, and its estimated tokens.
+    miss: why the server did not find the prefix, in its own words; empty if it has not said so. It is asked with
+        `ms.Warm(diagnose=True)`.
+    """
+
+    read: int | None = None
+    written: int | None = None
+    waited: float = 0.0
+    shared: str = ""
+    miss: str = ""
+
+
 NO_PRICE_FUNCTION = "the engine has no price function: open it with traffic=Traffic(price=…)"
 """Why a cost is not known, in an engine without prices."""
 
@@ -120,6 +139,7 @@ class Completion:
     cost_unknown: why `cost` is None; empty if it is not.
     cached: whether the answer is one of an `AnswerCache`: nothing was sent, and `attempts` is 0.
     resumed: how often the answer of a durable call was read on after its connection was lost.
+    cache: what a prompt with a cache mark had of the server's cache; None without a mark, and without `traffic`.
     """
 
     success: bool
@@ -137,6 +157,7 @@ class Completion:
     cost_unknown: str = NO_PRICE_FUNCTION
     cached: bool = False
     resumed: int = 0
+    cache: CacheUse | None = None
 
     @property
     def error_category(self) -> ErrorCategory | None:

@@ -7,7 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...providers.errors import InvalidRequestError
-from ...providers.model.rules import Checker, Rule, checked, described, flag, instance, members, number, sequence
+from ...providers.model.rules import (
+    Checker,
+    Rule,
+    checked,
+    described,
+    flag,
+    instance,
+    members,
+    number,
+    sequence,
+    whole,
+)
 from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.price import Price
 from .limits.rate_limit import LimiterStatistics, RateLimit
@@ -15,6 +26,37 @@ from .routing.options import Route, RouteStatistics
 
 OUTAGE = 1800.0
 """Seconds for which calls wait for a server that is away, unless a program chooses another time."""
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Warm:
+    """How calls with one beginning of their prompts share a server's prompt cache: one call writes it, the others read.
+
+    unmarked: True: also prompts without a cache mark, for servers that cache by themselves, such as vLLM. Their prefix
+        is tools and system prompt.
+    wait: the most seconds that a call waits for a prefix to be written.
+    least_tokens: prefixes with fewer tokens are not waited for.
+    diagnose: True: ask servers that can say so why a prompt was not found in their cache (`CacheUse.miss`).
+    """
+
+    unmarked: bool = False
+    wait: float = 10.0
+    least_tokens: int = 1024
+    diagnose: bool = False
+
+    def __post_init__(self) -> None:
+        WARM.check(self, "warm")
+
+
+WARM = Checker(
+    Warm,
+    {
+        "unmarked": flag(),
+        "wait": number(0, must="a number of seconds of at least 0", infinite=True),
+        "least_tokens": whole(0),
+        "diagnose": flag(),
+    },
+)
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -35,6 +77,8 @@ class Traffic:
         must be the same in all of them. A path: the engines that have this path share theirs. It is the path of a
         file on a local disk, which is made if it is missing. False: the limits are this engine's own.
     outage: seconds for which calls wait for a server that refuses or drops every connection; then they fail.
+    warm: whether calls whose prompts begin alike, up to a cache mark, wait until one of them has written that prefix to
+        the server's cache. A `Warm` has options of that.
     """
 
     rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
@@ -44,6 +88,7 @@ class Traffic:
     adaptive: bool = True
     shared: bool | str | os.PathLike[str] = False
     outage: float = OUTAGE
+    warm: bool | Warm = True
 
     def __post_init__(self) -> None:
         TRAFFIC.check(self, "traffic")
@@ -66,17 +111,37 @@ class Traffic:
 
 
 @dataclass(slots=True, frozen=True)
+class CacheStatistics:
+    """The use of one model's prompt cache by calls with a cacheable prefix, since the engine opened.
+
+    prefixes: the number of prefixes that are known now.
+    read: tokens that were read from the cache.
+    written: tokens that were written to the cache.
+    usd_saved: US dollars that the reads saved, less what the writes cost more than plain input; None without a price.
+    waited: seconds that calls have waited for a prefix, in total.
+    """
+
+    prefixes: int = 0
+    read: int = 0
+    written: int = 0
+    usd_saved: float | None = None
+    waited: float = 0.0
+
+
+@dataclass(slots=True, frozen=True)
 class TrafficStatistics:
     """The figures of traffic control at one moment.
 
     limiters: the figures of each limiter, by name, such as `openai/gpt-5`. Empty in an engine without `traffic`.
     routes: the figures of each route, by name.
     budgets: the figures of each budget, for each tenant that has made a call.
+    caches: the use of each model's prompt cache, by provider and model, such as `anthropic/claude-sonnet-4-5`.
     """
 
     limiters: Mapping[str, LimiterStatistics] = field(default_factory=dict[str, LimiterStatistics])
     routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])
     budgets: tuple[BudgetStatistics, ...] = ()
+    caches: Mapping[str, CacheStatistics] = field(default_factory=dict[str, CacheStatistics])
 
 
 def _is_given(shared: object) -> bool:
@@ -97,6 +162,7 @@ TRAFFIC = Checker(
         "adaptive": flag(),
         "shared": Rule("True, False or a path", (bool, str, os.PathLike), _is_given),
         "outage": number(0, must="a number of seconds of at least 0", infinite=True),
+        "warm": Rule("True, False or a Warm", (bool, Warm), forms={dict: "use Warm(…)", type: "use Warm()"}),
     },
 )
 TRAFFIC_OPTION: Rule = checked(

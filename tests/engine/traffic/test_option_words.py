@@ -39,6 +39,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
         "traffic.price: is needed for a budget in usd: use manystream.cost.price"),
     (lambda: ms.Traffic(routes=[ms.Route("r", [ONE]), ms.Route("s", [ONE]), ms.Route("r", [ONE])]),
         "traffic.routes[2]: two routes are named 'r'"),
+    (lambda: ms.Traffic(warm=1), "traffic.warm: must be True, False or a Warm, not 1"),
+    (lambda: ms.Warm(wait=-1), "warm.wait: must be a number of seconds of at least 0, not -1"),
+    (lambda: ms.Warm(least_tokens=0.5), "warm.least_tokens: must be a whole number of at least 0, not 0.5"),
     (lambda: ms.Target("m"), "target.model: must be 'provider/model', not 'm'"),
     (lambda: ms.Target(" /m"), "target.model: must be 'provider/model', not ' /m'"),
     (lambda: ms.Target("one/ "), "target.model: must be 'provider/model', not 'one/ '"),
@@ -71,6 +74,7 @@ FORMS: list[tuple[Callable[[], object], str]] = [
     (lambda: ms.Traffic(routes=ms.Route("r", [ONE])), "use [route]"),  # type: ignore[arg-type]
     (lambda: ms.Traffic(budgets=ms.Budget(calls=1)), "use [budget]"),  # type: ignore[arg-type]
     (lambda: ms.Traffic(budgets={}), "use [Budget(…)]"),  # type: ignore[arg-type]
+    (lambda: ms.Traffic(warm={}), "use Warm(…)"),  # type: ignore[arg-type]
     (lambda: ms.Route("r", "one/m"), "use ['one/m']"),
     (lambda: ms.Route("r", [ONE], hedge=True), "use Hedge()"),  # type: ignore[arg-type]
     (lambda: ms.Route("r", [ONE], hedge=2.5), "use Hedge(after=2.5)"),  # type: ignore[arg-type]
@@ -104,7 +108,7 @@ def test_the_defaults_of_traffic_control() -> None:
     traffic = ms.Traffic()
     assert {each.name: getattr(traffic, each.name) for each in fields(traffic)} == {
         "rates": {}, "routes": (), "budgets": (), "price": None, "adaptive": True, "shared": False,
-        "outage": 1800.0,
+        "outage": 1800.0, "warm": True,
     }  # fmt: skip
     route = ms.Route("r", ["one/m"])
     assert (route.name, route.targets, route.balance, route.failover_on, route.hedge) == (
