@@ -186,6 +186,8 @@ class CallStarter:
             finish_response, admission,
         )  # fmt: skip
         call = Call(running, request)
+        if self.runtime.recording is not None:
+            self.runtime.recording.notes.take(self.runtime.recording.call_started, running, number, request, prepared)
         watch = self._watch
         if watch is None:
             running.start(self._call_started)
@@ -295,6 +297,9 @@ class CallStarter:
         call.counters.completed += 1
         if completion.error is not None:
             call.counters.failures[completion.error.category] += 1
+        recording = self.runtime.recording
+        if recording is not None:
+            recording.notes.take(recording.call_ended, call, completion)
         if self._watch is not None:
             self._watch.call_ended(call, completion)
 

@@ -164,7 +164,7 @@ class Calls:
         for call in self.cancelling:
             await call.wait()
 
-    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False, content: bool = True) -> Recording:
         """Record the bytes sent and received to a new file. Raises as `Engine.record` does."""
         from .observe.recording import Recording, RecordingFile
 
@@ -172,7 +172,7 @@ class Calls:
         runtime = self.starter.runtime
         if runtime.recording is not None and not runtime.recording.closed:
             raise RuntimeError(f"{runtime.recording!r} is running: leave its block first")
-        file = runtime.recording = RecordingFile(path, self.backend.clock, replace=replace)
+        file = runtime.recording = RecordingFile(path, self.backend.clock, replace=replace, content=content)
         return Recording(file)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:

@@ -186,7 +186,7 @@ class AnswerCache:
         head = [header.partition(b":") for header in answer.head.split(b"\n")]
         return [(name, value) for name, _, value in head], answer.body
 
-    def note(self, prepared: Prepared) -> Note:
+    def note(self, prepared: Prepared, call: object = None) -> Note:
         """Return what keeps the answer if it is complete."""
         return _Copy(self, _key(prepared), prepared.secrets)
 

@@ -428,7 +428,8 @@ class Attempt:
     def _noted(self, exchange: Exchange) -> Exchange:
         """Return an exchange that lets the recording and the store of answers note everything."""
         recorders = (self._runtime.recording, None if self.reads else self._runtime.answers)
-        named = [(each.notes.take(each.note, self.prepared), each.notes) for each in recorders if each is not None]
+        given = [each for each in recorders if each is not None]
+        named = [(each.notes.take(each.note, self.prepared, self._listener), each.notes) for each in given]
         notes = [(note, guard) for note, guard in named if note is not None]
         if notes:
             exchange = self._tap = Tap(notes, exchange)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
+from ...providers.model.request import Request
 from ...transport.backend import Backend
 from ...transport.errors import TransportError
 from ...transport.exchange import Exchange, RawHeaders
@@ -17,6 +18,7 @@ from ..request.limits import EngineLimits
 from ..request.noting import Notes
 from ..request.prepared import Prepared
 from .buffered import Buffered
+from .completion import Completion
 from .home import Home
 
 Action: TypeAlias = Callable[[], None]
@@ -94,8 +96,8 @@ class Recorder(Protocol):
 
     notes: Notes
 
-    def note(self, prepared: Prepared) -> Note | None:
-        """Return what notes the exchange of an attempt; None if nothing does."""
+    def note(self, prepared: Prepared, call: object) -> Note | None:
+        """Return what notes the exchange of an attempt of a call; None if nothing does."""
         ...
 
 
@@ -114,6 +116,14 @@ class Recording(Recorder, Protocol):
     def closed(self) -> bool: ...
 
     def close(self) -> None: ...
+
+    def call_started(self, call: object, number: int, request: Request, prepared: Prepared) -> None:
+        """Note a call, before its first attempt."""
+        ...
+
+    def call_ended(self, call: object, completion: Completion) -> None:
+        """Note the end of a call."""
+        ...
 
 
 class Runtime:

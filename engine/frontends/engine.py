@@ -177,17 +177,18 @@ class EngineMethods:
         """Return the engine's current statistics."""
         return self._calls.statistics()
 
-    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> Recording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False, content: bool = True) -> Recording:
         """Record the bytes sent and received, with their times, until the block is left: `with engine.record(path):`.
 
         The recording holds each attempt that begins inside the block. It holds prompts and answers, but no header
-        that carries a key. `manystream simulate --replay PATH` replays it.
+        that carries a key. `manystream simulate --replay PATH` replays it. With `content=False` it holds sizes, times,
+        and the names of models and tenants: no prompt, no answer, no tag.
 
         The file is a new one that only its owner can read. Raises `FileExistsError` if `path` exists, unless `replace`
         is true: then the new file replaces it. Raises `OSError` if the file cannot be written, `RuntimeError` if
         another recording is running, `InvalidRequestError` for the arguments, and `EngineClosedError`.
         """
-        return self._calls.record(path, replace=replace)
+        return self._calls.record(path, replace=replace, content=content)
 
     def drain(self, timeout: float) -> Coroutine[object, object, bool]:
         """Refuse new calls, and wait until the running and waiting calls have ended: `await engine.drain(30)`.

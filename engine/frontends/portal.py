@@ -368,10 +368,10 @@ class Portal:
         """Return the engine's current statistics."""
         return self._thread.run(self._calls.statistics)
 
-    def record(self, path: str | os.PathLike[str], *, replace: bool = False) -> PortalRecording:
+    def record(self, path: str | os.PathLike[str], *, replace: bool = False, content: bool = True) -> PortalRecording:
         """Record the bytes sent and received until the block is left: `with portal.record(path):`.
 
         The arguments and errors are those of `Engine.record`.
         """
-        recording = self._thread.run(lambda: self._calls.record(path, replace=replace))
+        recording = self._thread.run(lambda: self._calls.record(path, replace=replace, content=content))
         return PortalRecording(self._thread, recording)

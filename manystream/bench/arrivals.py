@@ -267,15 +267,18 @@ def _traced(members: Mapping[str, JSON]) -> Arrival:
 
 
 def _recorded(members: Mapping[str, JSON]) -> Arrival:
-    """Return a call of a recording. Its tokens are estimated: 4 bytes for one of the prompt, an event for one of the
-    answer. Raises `ValueError`."""
+    """Return a call of a recording. Tokens that its usage does not report are estimated: 4 bytes for one of the prompt,
+    an event for one of the answer. Raises `ValueError`."""
     started, request, chunks = members["started"], members["request"], members.get("chunks")
     body = request.get("body") if isinstance(request, dict) else None
-    if not isinstance(started, (int, float)) or not math.isfinite(started) or not isinstance(body, str):
+    size, usage = members.get("bytes", len(body) if isinstance(body, str) else None), members.get("usage")
+    if not isinstance(started, (int, float)) or not math.isfinite(started) or not isinstance(size, int):
         raise ValueError("is no line of a recording: `started` or the body of `request` is missing")
+    if isinstance(usage, dict) and usage.get("input_tokens") and usage.get("output_tokens"):
+        return Arrival(float(started), _tokens(usage, ("input_tokens",)), _tokens(usage, ("output_tokens",)))
     texts = (part for chunk in chunks if isinstance(chunk, list) for part in chunk) if isinstance(chunks, list) else ()
     events = sum(text.count("data:") for text in texts if isinstance(text, str))
-    return Arrival(float(started), max(1, len(body) // BYTES_PER_TOKEN), events or None)
+    return Arrival(float(started), max(1, size // BYTES_PER_TOKEN), events or None)
 
 
 def _seconds(time: JSON) -> float:

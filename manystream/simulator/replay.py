@@ -20,6 +20,9 @@ from ..http_server import LAST_CHUNK, HTTPRequest, chunk, http_head
 from .json_text import JSON, JSONObject, dumps_sorted, loads, loads_object, mapping, string
 from .program import Ending, Program
 
+VERSIONS = (1, 2)
+"""The forms of a recording's lines. The second one has the call, too, and may have sizes in place of content."""
+
 ENDINGS = {"whole": Ending.KEEP, "broken": Ending.CLOSE, "left": Ending.STALL}
 """How the recorded exchange ended → what follows its last byte. After `left` (the client closed first) the recording
 does not show what the server would have sent, so the stream stalls."""
@@ -96,7 +99,9 @@ def read_replay(path: str, pace: float = 1.0) -> Replay:
     exchanges: list[Exchange] = []
     for number, line in enumerate(lines, 1):
         try:
-            exchanges.append(_exchange(loads_object(line)))
+            members = loads_object(line)
+            if members is None or members.get("end") != "unsent":  # a call that was never sent
+                exchanges.append(_exchange(members))
         except (ValueError, TypeError, KeyError, IndexError) as error:
             raise ReplayError(f"{path}, line {number} is not a recorded exchange: {error}") from None
     if not exchanges:
@@ -107,9 +112,11 @@ def read_replay(path: str, pace: float = 1.0) -> Replay:
 def _exchange(line: JSONObject | None) -> Exchange:
     if line is None:
         raise ValueError("it is not a JSON object")
-    if line.get("version") != 1:
-        raise ValueError("its version is not 1")
+    if line.get("version") not in VERSIONS:
+        raise ValueError(f"its version is not {' or '.join(map(str, VERSIONS))}")
     asked, answered = mapping(line, "request"), mapping(line, "response")
+    if "body" in asked and asked["body"] is None:
+        raise ValueError("it was recorded without content, so that there is no answer to send")
     return Exchange(
         endpoint=_endpoint(string(asked, "target")),
         body=_comparable(_bytes(asked["body"])),

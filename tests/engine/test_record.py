@@ -249,7 +249,8 @@ async def test_an_unrecorded_request_gets_the_next_of_its_kind(tmp_path: Path) -
     [
         ("", "holds no exchange"),
         ("{", "line 1 is not a recorded exchange"),
-        (json.dumps(exchange(version=2)), "its version is not 1"),
+        (json.dumps(exchange(version=3)), "its version is not 1 or 2"),
+        (json.dumps(exchange(request={"target": "/v1/x", "body": None})), "recorded without content"),
         (json.dumps(exchange(end="somehow")), "line 1 is not a recorded exchange: 'somehow'"),
         (json.dumps(exchange(chunks=[["x", "y"]])), "a time is not a number"),
         (json.dumps(exchange(response={"status": 200, "headers": [["a", "b\r\nc"]]})), "a control character"),
@@ -288,3 +289,79 @@ async def test_tags_are_recorded_and_not_sent(dialect: str, stream: bool, tmp_pa
     }  # fmt: skip
     assert len(recorded) == 4
     assert KEY not in str(recorded)
+
+
+MEMBERS = {
+    "version", "began", "call", "asked", "attempt", "session", "tenant", "priority", "requested", "model", "provider",
+    "dialect", "key", "caps", "stream", "usage", "bytes", "origin", "started", "ended", "end", "request", "response",
+    "chunks",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_line_says_what_its_call_is(stream: bool, content: bool, tmp_path: Path, simulator: Simulator) -> None:
+    path = tmp_path / "traffic.jsonl"
+    fails = {"x-simulate": f"fail=503,times=1,key={stream}{content}"}
+    request = ms.Request(
+        "m", "prompt-5ecret", max_output_tokens=50, session="user-5ecret", tenant="blue", priority="batch",
+        tags={"who": "5ecret"}, extra_headers=fails, retry=ms.Retry(base=0.01, jitter=0),
+    )  # fmt: skip
+    response: ms.Response | None = None
+    async with ms.open_engine([provider_of("openai-chat", simulator)]) as engine:
+        with engine.record(path, content=content) as recording:
+            for _ in range(2):
+                call = engine.start_stream(request) if stream else engine.start_request(request)
+                response = (await call.wait()).response
+        assert recording.exchanges == 3
+    assert response is not None
+    refused, first, last = lines(path)
+    text = path.read_text("utf-8")
+    assert KEY not in text
+    assert "user-5ecret" not in text
+    for line in (refused, first, last):
+        assert line.keys() - {"tags"} == MEMBERS
+        assert (line["version"], line["tenant"], line["priority"], line["caps"]) == (2, "blue", "batch", 50)
+        assert (line["model"], line["requested"], line["provider"], line["key"]) == ("m", "m", "openai-chat", 1)
+        assert line["stream"] is stream
+        assert 0 <= line["asked"] <= line["started"]
+    assert (refused["call"], refused["attempt"], refused["usage"]) == (1, 1, None)
+    assert (first["call"], first["attempt"], last["call"], last["attempt"]) == (1, 2, 2, 1)
+    assert first["session"] == last["session"] != "user-5ecret"
+    assert (last["usage"]["input_tokens"], last["usage"]["output_tokens"]) == (
+        response.usage.input_tokens, response.usage.output_tokens
+    )  # fmt: skip
+    if content:
+        assert "tags" in first
+        assert len(last["request"]["body"]) == last["bytes"]
+    else:
+        assert "5ecret" not in text
+        assert response.text[:20] not in text
+        assert (last["request"]["body"], last["request"]["headers"]) == (None, [])
+        assert sum(size for _, size in last["chunks"]) > len(response.text)
+        with pytest.raises(ReplayError, match="line 1 is not a recorded exchange: it was recorded without content"):
+            read_replay(str(path))
+
+
+async def test_a_call_that_was_never_sent_is_recorded(tmp_path: Path, simulator: Simulator) -> None:
+    path = tmp_path / "traffic.jsonl"
+    traffic = ms.Traffic(budgets=[ms.Budget(calls=1)])
+    async with ms.open_engine([provider_of("openai-chat", simulator)], traffic=traffic) as engine:
+        with engine.record(path):
+            sent = await engine.start_stream(hello()).wait()
+            refused = await engine.start_stream(hello()).wait()
+    assert (sent.success, refused.error_category) == (True, ms.ErrorCategory.BUDGET)
+    first, unsent = lines(path)
+    assert (first["end"], unsent["end"], unsent["call"], unsent["request"]) == ("whole", "unsent", 2, None)
+    read_replay(str(path))  # it has no exchange to send
+
+
+async def test_a_recording_that_ends_first_has_its_calls(tmp_path: Path, simulator: Simulator) -> None:
+    path = tmp_path / "traffic.jsonl"
+    request = ms.Request("m", "hello", extra_headers={"x-simulate": "stall=3"})
+    async with ms.open_engine([provider_of("openai-chat", simulator)]) as engine:
+        with engine.record(path, content=False):
+            async with engine.stream(request) as events:
+                await anext(aiter(events))
+    (line,) = lines(path)
+    assert (line["end"], line["usage"]) == ("left", None)
