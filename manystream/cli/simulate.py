@@ -10,6 +10,7 @@ from ..simulator import HEADER, KnobError, Knobs, Limit, ReplayError, Settings, 
 from ..simulator.batches import BatchTime
 from ..simulator.inference import BatchModel
 from ..simulator.knobs import READERS
+from ..simulator.prompt_caches import CacheModel
 from ..simulator.replica import Replica
 from ..simulator.service import BASE_PATHS
 from .options import add_address, listening
@@ -26,7 +27,9 @@ defaults; a request can override them.
   manystream simulate --replica speed=1 --replica "fail=0.3 outage=10-20:hang"
 """
 
-OPTIONS = (("LIMIT", Limit), ("BATCH", BatchModel), ("TIME", BatchTime), ("REPLICA", Replica))
+OPTIONS = (
+    ("LIMIT", Limit), ("BATCH", BatchModel), ("TIME", BatchTime), ("CACHES", CacheModel), ("REPLICA", Replica),
+)  # fmt: skip
 """Option that takes NAME=VALUE pairs → the class that describes them."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -52,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="the seconds that a batch of a batch interface takes: a number, or NAME=VALUE pairs; see below",
     )
+    add("--caches", default="", metavar="CACHES", help="cache the beginnings of prompts; see below")
     add(
         "--replica",
         action="append",
@@ -121,6 +125,7 @@ def _read_settings(arguments: argparse.Namespace) -> list[Settings]:
             limits=arguments.limit,
             batch=arguments.batch,
             batch_time=arguments.batch_time,
+            caches=arguments.caches,
             replicas=arguments.replica,
         )
     except (KnobError, ReplayError) as error:

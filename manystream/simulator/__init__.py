@@ -20,12 +20,14 @@ from .process import (
     settings_of,
 )
 from .prompt import Prompt, ToolDeclaration, ToolResult
+from .prompt_caches import CacheCounts
 from .replay import Replay, ReplayError, read_replay
 from .scenario import Scenario, write_scenario
 from .server import Server, Settings
 
 __all__ = [
     "HEADER",
+    "CacheCounts",
     "KnobError",
     "Knobs",
     "Limit",

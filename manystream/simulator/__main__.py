@@ -27,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--limit", action="append", default=[], dest="limits", metavar="LIMIT", help="requests-per-minute=600")
     add("--batch", default="", help="one inference server: step=0.02 kv=100000 queue=64")
     add("--batch-time", default="", help="seconds that a batch takes: 420, or median=420 p90=3600")
+    add("--caches", default="", help="prompt caches: machines=4 lag=0.5 cold=3 warm=0.6")
     add("--replica", action="append", default=[], dest="replicas", metavar="REPLICA", help="speed=0.1 fail=0.3")
     add("--child", action="store_true", help="print the address as JSON, stop when stdin ends")
     options = parser.parse_args(arguments)

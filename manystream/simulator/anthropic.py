@@ -62,9 +62,9 @@ class AnthropicWire:
             if name not in body:
                 raise APIError(400, f"{name}: Field required")
         limit = integer(body, "max_tokens")
-        if not model or limit is None or limit < 1:
+        if not model or limit is None or limit < 0:
             raise APIError(
-                400, "model: Field required" if not model else "max_tokens: must be greater than or equal to 1"
+                400, "model: Field required" if not model else "max_tokens: must be greater than or equal to 0"
             )
         for path, expected, _ in wrong_members(body, ANTHROPIC):
             raise APIError(400, f"{path}: Input should be {expected}")
@@ -79,6 +79,8 @@ class AnthropicWire:
         format = mapping(mapping(body, "output_config"), "format") or mapping(body, "output_format")
         choice = mapping(body, "tool_choice")
         kind = string(choice, "type")
+        if limit == 0:
+            _check_prewarm(body)
         return Prompt(
             model=model,
             text=content_text(last_user.get("content")),
@@ -97,6 +99,7 @@ class AnthropicWire:
             rounds=rounds,
             schema=mapping(format, "schema") or None,
             max_tokens=limit,
+            prewarm=limit == 0,
             characters=text_length([body.get("system"), *(message.get("content") for message in messages)]),
             body=body,
         )
@@ -120,8 +123,8 @@ class AnthropicWire:
                 "message_delta",
                 delta={"stop_reason": message_stop(scenario), "stop_sequence": None, **_stop_details(scenario)},
                 usage={
-                    "input_tokens": tokens.input - tokens.cached,
-                    "cache_creation_input_tokens": 0,
+                    "input_tokens": tokens.input - tokens.cached - (tokens.written or 0),
+                    "cache_creation_input_tokens": tokens.written or 0,
                     "cache_read_input_tokens": tokens.cached,
                     "output_tokens": tokens.output + tokens.thinking,
                     "output_tokens_details": {"thinking_tokens": tokens.thinking},
@@ -223,11 +226,15 @@ def _stop_details(scenario: Scenario) -> JSONObject:
 
 def _usage(scenario: Scenario, output: int, thinking: int) -> JSONObject:
     tokens = scenario.tokens
+    written = tokens.written or 0
     return {
-        "input_tokens": tokens.input - tokens.cached,
-        "cache_creation_input_tokens": 0,
+        "input_tokens": tokens.input - tokens.cached - written,
+        "cache_creation_input_tokens": written,
         "cache_read_input_tokens": tokens.cached,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": written - tokens.written_long,
+            "ephemeral_1h_input_tokens": tokens.written_long,
+        },
         "output_tokens": output,
         "output_tokens_details": {"thinking_tokens": thinking},
         "service_tier": "standard",
@@ -276,6 +283,18 @@ def _check_thinking(body: JSONObject, limit: float) -> None:
         )
     if budget >= limit:
         raise APIError(400, "`max_tokens` must be greater than `thinking.budget_tokens`.")
+
+
+def _check_prewarm(body: JSONObject) -> None:
+    """Check a request that only writes to the prompt cache. Raises `APIError`."""
+    excluded = {
+        "stream": body.get("stream") is True,
+        "thinking": string(mapping(body, "thinking"), "type") in ("enabled", "adaptive"),
+        "output_config.format": bool(mapping(mapping(body, "output_config"), "format")),
+        "tool_choice": string(mapping(body, "tool_choice"), "type") in ("any", "tool"),
+    }
+    for name in (name for name, given in excluded.items() if given):
+        raise APIError(400, f"{name}: not supported when max_tokens is 0")
 
 
 def _check_messages(messages: list[JSONObject]) -> dict[str, str]:

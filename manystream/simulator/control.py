@@ -1,4 +1,4 @@
-"""The simulator's own pages below `/sim/`: requests, statistics, batches, and limits, which they can change."""
+"""The simulator's own pages below `/sim/`: requests, statistics, batches, caches, and limits, which they can change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from .knobs import KnobError
 from .limit import read_limit
 from .limiter import Limiter
 from .program import Program, complete
+from .prompt_caches import PromptCaches
 
-PAGES = ("/sim/requests", "/sim/statistics", "/sim/batches", "/sim/limits")
+PAGES = ("/sim/requests", "/sim/statistics", "/sim/batches", "/sim/caches", "/sim/limits")
 
 
 class ControlPages:
@@ -25,6 +26,7 @@ class ControlPages:
         statistics: Statistics,
         limiter: Limiter,
         jobs: JobStore,
+        caches: PromptCaches | None,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
@@ -32,6 +34,7 @@ class ControlPages:
         self._statistics = statistics
         self._limiter = limiter
         self._jobs = jobs
+        self._caches = caches
         self._clock = clock
         self._wall = wall
 
@@ -50,6 +53,8 @@ class ControlPages:
             return 200, body
         if request.path == "/sim/batches":
             return 200, self._jobs.page()
+        if request.path == "/sim/caches":
+            return 200, dumps({} if self._caches is None else self._caches.counts)
         if request.path == "/sim/limits":
             if request.method == "PUT":
                 try:

@@ -346,11 +346,12 @@ def _tool_choice(body: JSONObject) -> str:
 
 def _usage(scenario: Scenario) -> JSONObject:
     tokens = scenario.tokens
+    writes: JSONObject = {} if tokens.written is None else {"cache_write_tokens": tokens.written}
     return {
         "prompt_tokens": tokens.input,
         "completion_tokens": tokens.output + tokens.thinking,
         "total_tokens": tokens.input + tokens.output + tokens.thinking,
-        "prompt_tokens_details": {"cached_tokens": tokens.cached, "audio_tokens": 0},
+        "prompt_tokens_details": {"cached_tokens": tokens.cached, **writes, "audio_tokens": 0},
         "completion_tokens_details": {
             "reasoning_tokens": tokens.thinking,
             "audio_tokens": 0,

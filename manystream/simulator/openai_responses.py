@@ -148,12 +148,12 @@ class _StreamWriter:
         self._event("response.in_progress", response=response_object(prompt, scenario, "in_progress"))
         if _thinks(scenario):
             self._reasoning()
-        if scenario.text_pieces or not scenario.calls:
+        if scenario.text_pieces or not (scenario.calls or prompt.prewarm):
             self._message()
         for call in scenario.calls:
             self._call(call)
-        ending = "response.incomplete" if scenario.finish in INCOMPLETE else "response.completed"
-        self._event(ending, response=final_response(prompt, scenario))
+        final = final_response(prompt, scenario)
+        self._event(f"response.{final['status']}", response=final)
         return self.frames
 
     def _event(self, type: str, **members: JSON) -> None:
@@ -256,15 +256,18 @@ def _failed_response(prompt: Prompt, scenario: Scenario, failure: APIError) -> J
 
 def final_response(prompt: Prompt, scenario: Scenario) -> JSONObject:
     """The response object at the end."""
-    reason = INCOMPLETE.get(scenario.finish)
+    reason = None if prompt.prewarm else INCOMPLETE.get(scenario.finish)
     response = response_object(prompt, scenario, "incomplete" if reason else "completed")
     tokens = scenario.tokens
+    written = tokens.written or 0
+    lifetimes: JSONObject = {"ttl_30m_tokens": written - tokens.written_long, "ttl_12h_tokens": tokens.written_long}
+    details: JSONObject = {} if tokens.written is None else {"cache_write_tokens_details": lifetimes}
     response["output"] = [*_output(prompt, scenario)]
     response["incomplete_details"] = {"reason": reason} if reason else None
     response["completed_at"] = CREATED
     response["usage"] = {
         "input_tokens": tokens.input,
-        "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": 0},
+        "input_tokens_details": {"cached_tokens": tokens.cached, "cache_write_tokens": written, **details},
         "output_tokens": tokens.output + tokens.thinking,
         "output_tokens_details": {"reasoning_tokens": tokens.thinking},
         "total_tokens": tokens.input + tokens.output + tokens.thinking,
@@ -277,7 +280,7 @@ def _output(prompt: Prompt, scenario: Scenario) -> list[JSONObject]:
     output: list[JSONObject] = []
     if _thinks(scenario):
         output.append(_reasoning_item(prompt, scenario))
-    if scenario.text_pieces or not scenario.calls:
+    if scenario.text_pieces or not (scenario.calls or prompt.prewarm):
         output.append(_message_item(scenario))
     return [*output, *(_call_item(scenario, call) for call in scenario.calls)]
 
@@ -295,6 +298,7 @@ def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -
     last_user, rounds = _last_turn(items)
     format = mapping(mapping(body, "text"), "format")
     schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
+    prewarm = mapping(body, "prompt_cache_options").get("prewarm") is True
     return Prompt(
         model=string(body, "model"),
         text=content_text(last_user.get("content")),
@@ -309,7 +313,8 @@ def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -
         tool_results=_answers(items, names),
         rounds=rounds,
         schema=schema or None,
-        max_tokens=integer(body, "max_output_tokens"),
+        max_tokens=0 if prewarm else integer(body, "max_output_tokens"),
+        prewarm=prewarm,
         characters=text_length([item.get("content") or item.get("output") for item in items])
         + len(string(body, "instructions")),
         stored=body.get("store") is not False or body.get("background") is True,

@@ -29,6 +29,7 @@ from .inference import read_batch
 from .knobs import KnobError, Knobs, combine
 from .limit import Limit, read_limit
 from .limiter import LimitCounts
+from .prompt_caches import CacheCounts, read_caches
 from .replay import read_replay
 from .replica import read_replica
 from .server import Server, Settings
@@ -92,12 +93,17 @@ class Simulator:
             for page in json.loads(self._request("GET", ""))
         ]
 
-    def _request(self, method: str, body: str) -> bytes:
+    def cache_counts(self) -> dict[str, CacheCounts]:
+        """What the requests for each model have read from the prompt caches, written, and cost."""
+        pages = json.loads(self._request("GET", "", "/sim/caches"))
+        return {model: CacheCounts(**page) for model, page in pages.items()}
+
+    def _request(self, method: str, body: str, page: str = "/sim/limits") -> bytes:
         from http.client import HTTPConnection
 
         connection = HTTPConnection(self.host, self.port, timeout=START_SECONDS)
         try:
-            connection.request(method, "/sim/limits", body)
+            connection.request(method, page, body)
             return connection.getresponse().read()
         finally:
             connection.close()
@@ -114,6 +120,7 @@ class SimulatorOptions(TypedDict, total=False):
     limits: rate limits, as `Limit` or as text: `"server=openai requests-per-minute=600"`.
     batch: answers share an inference server, as `read_batch` reads it: `"step=0.02 kv=100000 queue=64"`.
     batch_time: how long batches of the batch interfaces take, as `read_batch_time` reads it: `"median=420 p90=3600"`.
+    caches: prompts are cached, as `read_caches` reads it: `"machines=4 lag=0.5 cold=3 warm=0.6"`.
     replicas: several servers, each with a port of its own, as `read_replica` reads them: `"speed=0.1 fail=0.3"`.
     """
 
@@ -125,6 +132,7 @@ class SimulatorOptions(TypedDict, total=False):
     limits: Sequence[Limit | str]
     batch: str
     batch_time: str
+    caches: str
     replicas: Sequence[str]
 
 
@@ -139,6 +147,7 @@ def settings_of(
     limits: Sequence[Limit | str] = (),
     batch: str = "",
     batch_time: str = "",
+    caches: str = "",
     replicas: Sequence[str] = (),
 ) -> list[Settings]:
     """The settings of each replica, from the same arguments as `open_simulator`. Raises `KnobError` and
@@ -150,6 +159,7 @@ def settings_of(
         limits=tuple(read_limit(limit) if isinstance(limit, str) else limit for limit in limits),
         batch=read_batch(batch) if batch else None,
         batch_time=read_batch_time(batch_time),
+        caches=read_caches(caches) if caches else None,
     )
     if not replicas:
         return [Settings(host=host, port=port, service=service)]

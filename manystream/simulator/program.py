@@ -78,6 +78,7 @@ class Program:
     ticket: the account of an accepted answer, where limits cover it.
     following: the program that continues the same response. Its delay starts when the last frame of this program was
         due. Only the ending of the last program counts.
+    on_accept: what happens in the prompt caches when the limits have accepted the request.
     answer: the kept answer that it shows.
     cancels: the kept answer that its request has cancelled, and the end of the responses that show it.
     """
@@ -95,6 +96,7 @@ class Program:
     following: Program | None = None
     usage: Usage | None = None
     ticket: Ticket | None = None
+    on_accept: Callable[[], None] | None = None
     answer: StoredAnswer | None = None
     cancels: tuple[StoredAnswer, Program] | None = None
 

@@ -78,6 +78,7 @@ class Prompt:
     stored: the answer is kept, by a service that keeps answers.
     background: the answer is written whether or not the client reads it.
     previous: the id of the kept answer that the request continues.
+    prewarm: the request writes to the prompt cache only; `max_tokens` is 0 then.
     array: the stream is one JSON array instead of server-sent events (Gemini).
     body: the request's JSON object, for services that repeat parts of it.
     """
@@ -96,5 +97,6 @@ class Prompt:
     stored: bool = True
     background: bool = False
     previous: str = ""
+    prewarm: bool = False
     array: bool = False
     body: JSONObject = field(default_factory=dict[str, JSON])

@@ -59,12 +59,16 @@ class Tokens:
     cached: input tokens that were read from a cache; a part of `input`.
     output: tokens of text and tool calls.
     thinking: tokens of thinking; not a part of `output`.
+    written: input tokens that were written to a cache, a part of `input`; None if the server does not report them.
+    written_long: the part of `written` with the longer of the server's two lifetimes.
     """
 
     input: int
     cached: int
     output: int
     thinking: int
+    written: int | None = None
+    written_long: int = 0
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -158,7 +162,7 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
         finish="tool_use" if calls else "stop",
         tokens=tokens,
     )
-    limit = None if knobs.events is not None else prompt.max_tokens
+    limit = None if knobs.events is not None and not prompt.prewarm else prompt.max_tokens
     if limit is not None and tokens.output + tokens.thinking > limit:
         return _limited(scenario, limit)
     if knobs.finish == "length":

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..http_server import BadRequest, HTTPRequest
 from .anthropic import AnthropicWire
@@ -28,6 +29,7 @@ from .openai_chat import UNKNOWN_URL, OpenAIChatWire
 from .openai_responses import OpenAIResponsesWire
 from .program import Ending, Program, complete, content_of, no_response, position_of, streamed, unstreamed, with_headers
 from .prompt import APIError, Prompt
+from .prompt_caches import CacheModel, PromptCaches
 from .replay import Replay
 from .replica import Replica, ReplicaState
 from .scenario import Scenario, write_scenario
@@ -122,6 +124,7 @@ class ServiceSettings:
     limits: rate limits.
     batch: answers share an inference server of this speed and size.
     batch_time: how long batches of the batch interfaces take, and what goes wrong with them.
+    caches: prompts are cached.
     replica: speed, failures and outages.
 
     Raises `KnobError` for a negative `journal`.
@@ -133,6 +136,7 @@ class ServiceSettings:
     limits: tuple[Limit, ...] = ()
     batch: BatchModel | None = None
     batch_time: BatchTime = field(default_factory=BatchTime)
+    caches: CacheModel | None = None
     replica: Replica = field(default_factory=Replica)
 
     def __post_init__(self) -> None:
@@ -161,6 +165,7 @@ class Service:
         self.limiter: Limiter = Limiter(settings.limits)
         batch = settings.batch
         self.inference: InferenceServer[object] | None = InferenceServer(batch) if batch else None
+        self.caches: PromptCaches | None = PromptCaches(settings.caches) if settings.caches else None
         self._replica = ReplicaState(settings.replica, clock())
         self.jobs: JobStore = JobStore(settings.batch_time, self._answered, clock, wall)
         openai = OpenAIBatches(self.jobs)
@@ -171,7 +176,7 @@ class Service:
             "/v1/messages/batches": AnthropicBatches(self.jobs),
             **dict.fromkeys(GEMINI_BATCHES, GeminiBatches(self.jobs)),
         }
-        self._pages = ControlPages(self.journal, self.statistics, self.limiter, self.jobs, clock, wall)
+        self._pages = ControlPages(self.journal, self.statistics, self.limiter, self.jobs, self.caches, clock, wall)
         self._store = AnswerStore()
         self._programs: dict[tuple[str, str, bytes, bool], Program] = {}
         self._frames = 0
@@ -247,6 +252,8 @@ class Service:
         except APIError:
             self.statistics.limited += 1
             raise
+        if program.on_accept is not None:
+            program.on_accept()
         if ticket is None:
             return program
         limited = with_headers(program, ticket.headers)
@@ -258,7 +265,7 @@ class Service:
         body = OPENAI.error_body(APIError(error.status, error.message))
         return complete(error.status, [("content-type", "application/json")], body, keep=False)
 
-    def _program(self, wire: Wire, request: HTTPRequest) -> Program:
+    def _program(self, wire: Wire, request: HTTPRequest, *, batched: bool = False) -> Program:
         key = (request.target, request.headers.get(HEADER, ""), request.body, request.keep_alive)
         program = self._programs.get(key)
         if program is not None:
@@ -269,15 +276,22 @@ class Service:
         failed = self._failed(wire, knobs, request, prompt.model)
         if failed is not None:
             return failed
-        scenario = write_scenario(prompt, knobs)
+        scenario, on_accept = write_scenario(prompt, knobs), None
+        if self.caches is not None:
+            account = f"{_key_of(request)} in batches" if batched else _key_of(request)
+            use = self.caches.look(wire.name, account, prompt, self._clock())
+            scenario = replace(scenario, tokens=use.tokens(scenario.tokens))
+            knobs = replace(knobs, delay=knobs.delay + use.delay)
+            on_accept = partial(self.caches.keep, use, self._clock())
         if prompt.background:
-            return self._background(prompt, scenario, knobs, request)
+            return replace(self._background(prompt, scenario, knobs, request), on_accept=on_accept)
         program = _answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive)
+        program.on_accept = on_accept
         storing = STORING.get(request.path)
         if storing is not None and prompt.stored:
             program.answer = StoredAnswer(wire=storing, prompt=prompt, scenario=scenario, keys=set())
             self._store.keep(program.answer, _key_of(request))
-        if not knobs.times and not prompt.previous:
+        if not (knobs.times or prompt.previous or on_accept):
             self._remember(key, program)
         return program
 
@@ -364,7 +378,9 @@ class Service:
                 raise APIError(400, '"stream=True" is not supported in a batch')
             directives = (request.headers.get(HEADER, ""), UNCHANGED)
             live = replace(request, headers={**request.headers, HEADER: ",".join(filter(None, directives))})
-            program = self._program(wire, live)
+            program = self._program(wire, live, batched=True)
+            if program.on_accept is not None:
+                program.on_accept()
             status, body = content_of(program)
             if program.ending not in (Ending.KEEP, Ending.CLOSE) or not is_json(body):
                 raise APIError(500, "")

@@ -66,7 +66,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "queue": 60.0, "grace": 25.0, "trace": None,
         "record": None, "monitor": False},
     "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "batch_time": "",
-        "replica": [], "knobs": []},
+        "caches": "", "replica": [], "knobs": []},
     "completion": {},
 }  # fmt: skip
 """Command → the values of the options that are left out."""

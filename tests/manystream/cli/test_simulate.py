@@ -91,11 +91,11 @@ def test_every_option_reaches_the_simulator(monkeypatch: pytest.MonkeyPatch, ser
 
     monkeypatch.setattr(simulate_command, "settings_of", settings_of)
     words = ["--host", "::1", "--port", "81", "--pace", "2.5", "--limit", "a=1", "--limit", "b=2", "--batch", "c=3"]
-    words += ["--batch-time", "7"]
+    words += ["--batch-time", "7", "--caches", "lag=2"]
     assert main(["simulate", *words, "--replica", "d=4", "--replica", "e=5", "rate=5", "kind=text"]) == 0
     assert given == {
         "directive": "rate=5,kind=text", "host": "::1", "port": 81, "replay": "", "pace": 2.5,
-        "limits": ["a=1", "b=2"], "batch": "c=3", "batch_time": "7", "replicas": ["d=4", "e=5"],
+        "limits": ["a=1", "b=2"], "batch": "c=3", "batch_time": "7", "caches": "lag=2", "replicas": ["d=4", "e=5"],
     }  # fmt: skip
     assert main(["simulate", "--replay", "traffic.jsonl"]) == 0
     assert (given["directive"], given["replay"], given["pace"]) == ("", "traffic.jsonl", 1.0)

@@ -502,7 +502,7 @@ def test_anthropics_lists_go_both_ways_and_requests_are_checked() -> None:
     with pytest.raises(anthropic.NotFoundError, match="not_found_error"):
         client.get(f"/v1/messages/batches/{ids[0]}/nothing", cast_to=object)
     assert (client.messages.batches.with_raw_response.list().request_id or "").startswith("req_")
-    batch = client.messages.batches.create(requests=messages(1, stream=True) + messages(2, max_tokens=0)[1:])
+    batch = client.messages.batches.create(requests=messages(1, stream=True) + messages(2, max_tokens=-1)[1:])
     sim.now = 11
     got = [line.result for line in client.messages.batches.results(batch.id)]
     for result in got:

@@ -34,6 +34,7 @@ from manystream.simulator import __main__ as program
 from manystream.simulator import process as process_module
 from manystream.simulator.batches import BatchTime
 from manystream.simulator.inference import BatchModel
+from manystream.simulator.prompt_caches import CacheModel
 from manystream.simulator.replica import Outage, Replica
 from manystream.simulator.service import ServiceSettings
 
@@ -46,7 +47,7 @@ EXCHANGE = (
 OPTIONS = [
     "--host", "localhost", "--port", "81", "--journal", "3", "--default", "events=5",
     "--limit", "requests-per-minute=6", "--limit=concurrent=2", "--batch", "step=0.5",
-    "--batch-time", "7",
+    "--batch-time", "7", "--caches", "lag=2",
 ]  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def test_every_option_reaches_the_settings(started: Started) -> None:
     assert program.main(OPTIONS) == 0
     service = ServiceSettings(
         knobs=Knobs(events=5), journal=3, limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
-        batch=BatchModel(step=0.5), batch_time=BatchTime(median=7),
+        batch=BatchModel(step=0.5), batch_time=BatchTime(median=7), caches=CacheModel(lag=2),
     )  # fmt: skip
     assert list(started.settings) == [Settings(host="localhost", port=81, service=service)]
 
@@ -138,8 +139,8 @@ def test_a_user_is_told_the_address(started: Started, capsys: pytest.CaptureFixt
 
 USAGE = (
     "usage: simulator [-h] [--host HOST] [--port PORT] [--journal JOURNAL] [--default KNOBS] [--replay FILE]"
-    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--batch-time BATCH_TIME] [--replica REPLICA]"
-    " [--child]"
+    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--batch-time BATCH_TIME] [--caches CACHES]"
+    " [--replica REPLICA] [--child]"
 )
 
 
@@ -258,7 +259,7 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         open_simulator(
             "events=5", host="h", port=81, journal=3, replay=str(recording), pace=2.5,
             limits=[Limit(concurrent=2), "requests-per-minute=6"], batch="step=0.5",
-            batch_time="7",
+            batch_time="7", caches="lag=2",
         ),
     ):  # fmt: skip
         pass
@@ -269,7 +270,7 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
     full = [
         "--default=events=5", "--host=h", "--port=81", "--journal=3", f"--replay={recording}", "--pace=2.5",
-        "--limit=concurrent=2", "--limit=requests-per-minute=6", "--batch=step=0.5", "--batch-time=7",
+        "--limit=concurrent=2", "--limit=requests-per-minute=6", "--batch=step=0.5", "--batch-time=7", "--caches=lag=2",
     ]  # fmt: skip
     assert commands == [
         ([*start, "--child", "--default="], piped),
@@ -284,6 +285,7 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         {"replay": "/nowhere"},
         {"limits": ["x"]},
         {"batch": "x"},
+        {"caches": "x"},
         {"replicas": ["x"]},
         {"port": 1, "replicas": [""]},
         {"port": 65_536},
@@ -294,7 +296,10 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 )
 def test_wrong_options_start_no_process(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     monkeypatch.setattr(subprocess, "Popen", None)
-    with pytest.raises(ValueError, match=r"nowhere|limit|batch|replica|^port: |^journal: "), open_simulator(**options):
+    with (
+        pytest.raises(ValueError, match=r"nowhere|limit|batch|caches|replica|^port: |^journal: "),
+        open_simulator(**options),
+    ):
         pass
 
 
@@ -367,7 +372,14 @@ def test_a_thread_gets_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         pytest.raises(Stop),
         open_simulator_thread(
-            "events=5", host="h", port=81, journal=3, limits=["concurrent=2"], batch="step=0.5", batch_time="7"
+            "events=5",
+            host="h",
+            port=81,
+            journal=3,
+            limits=["concurrent=2"],
+            batch="step=0.5",
+            batch_time="7",
+            caches="lag=2",
         ),
     ):
         pass
@@ -375,7 +387,7 @@ def test_a_thread_gets_every_option(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     service = ServiceSettings(
         knobs=Knobs(events=5), journal=3, limits=(Limit(concurrent=2),), batch=BatchModel(step=0.5),
-        batch_time=BatchTime(median=7),
+        batch_time=BatchTime(median=7), caches=CacheModel(lag=2),
     )  # fmt: skip
     assert seen == [
         [DEFAULTS],

@@ -116,7 +116,7 @@ BODIES: dict[str, list[object]] = {
         {"model": "m", "messages": [user()]},
         {"model": "m", "max_tokens": 9},
         {"model": "", "max_tokens": 9, "messages": [user()]},
-        {"model": "m", "max_tokens": 0, "messages": [user()]},
+        {"model": "m", "max_tokens": -1, "messages": [user()]},
         {"model": "m", "max_tokens": "9", "messages": [user()]},
         messages(),
         messages(user(), {"role": "robot", "content": "x"}),

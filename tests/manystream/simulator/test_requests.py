@@ -52,7 +52,7 @@ INVALID = [
     ("anthropic", {"max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}, "model: Field required"),
     ("anthropic", {"model": "m", "max_tokens": 9}, "messages: Field required"),
     ("anthropic", {"model": "m", "max_tokens": 9, "messages": []}, "at least one message"),
-    ("anthropic", {"model": "m", "max_tokens": 0, "messages": [{"role": "user", "content": "x"}]}, "max_tokens"),
+    ("anthropic", {"model": "m", "max_tokens": -1, "messages": [{"role": "user", "content": "x"}]}, "max_tokens"),
     ("anthropic", {"model": "m", "max_tokens": 9, "messages": [{"role": "system", "content": "x"}]},
         "messages.0: a `system` message must follow a `user` message"),
     ("gemini", {}, "contents is not specified"),

@@ -233,11 +233,9 @@ def test_the_journal_shows_requests_without_their_keys() -> None:
 def test_an_unknown_page_names_the_pages() -> None:
     program = World().ask("/sim/other", method="GET")
     lines, body = head_and_body(program)
-    assert lines == ["HTTP/1.1 404 Not Found", "content-type: application/json", "content-length: 103"]
-    assert (
-        body
-        == '{"error":"no page /sim/other; the pages are /sim/requests, /sim/statistics, /sim/batches, /sim/limits"}'
-    )
+    assert lines == ["HTTP/1.1 404 Not Found", "content-type: application/json", "content-length: 116"]
+    pages = ", ".join(f"/sim/{name}" for name in ("requests", "statistics", "batches", "caches", "limits"))
+    assert body == f'{{"error":"no page /sim/other; the pages are {pages}"}}'
 
 
 def test_a_page_of_a_client_that_closes_closes() -> None:
