@@ -87,6 +87,8 @@ class AnswerBody(Body):
         if is_lost:
             attempt.failed(truncated("the body has no status of the answer"))
             return
+        if prepared.keep_received:
+            response.received = (body,)
         if prepared.unasked:
             drop_unasked(response, prepared.asked, prepared.unasked)
         if not prepared.stream:

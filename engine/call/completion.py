@@ -159,6 +159,38 @@ class Completion:
     resumed: int = 0
     cache: CacheUse | None = None
 
+    @classmethod
+    def from_openai(cls, received: object) -> Completion:
+        """The completion of an answer that a program has in the form of OpenAI's Chat Completions.
+
+        received: a whole answer, or the chunks of a stream in their order. Each is JSON as bytes or text, a dict, or
+            the SDK's object. Also a body of server-sent events, as bytes or text, whole or in parts.
+
+        The answer is read as that of a call: what is cut or is an error is the completion's `error`, and `response` has
+        what came. Raises `InvalidRequestError` for a value that is none of these.
+        """
+        return _completion_of(cls, "openai-chat", received)
+
+    @classmethod
+    def from_openai_responses(cls, received: object) -> Completion:
+        """The completion of an answer in the form of OpenAI's Responses. As `from_openai`."""
+        return _completion_of(cls, "openai-responses", received)
+
+    @classmethod
+    def from_anthropic(cls, received: object) -> Completion:
+        """The completion of an answer in the form of Anthropic's Messages. As `from_openai`."""
+        return _completion_of(cls, "anthropic", received)
+
+    @classmethod
+    def from_gemini(cls, received: object) -> Completion:
+        """The completion of an answer in the form of Gemini's `generateContent`. As `from_openai`."""
+        return _completion_of(cls, "gemini", received)
+
+    @classmethod
+    def from_gemini_interactions(cls, received: object) -> Completion:
+        """The completion of an answer in the form of Gemini's Interactions. As `from_openai`."""
+        return _completion_of(cls, "gemini-interactions", received)
+
     @property
     def error_category(self) -> ErrorCategory | None:
         """The error's category; None on success."""
@@ -184,6 +216,12 @@ class Completion:
                 del error, self  # the traceback refers to this frame: no cycle
         assert self.response is not None, "a call that did not fail has a response"
         return self.response
+
+
+def _completion_of(kind: type[Completion], dialect: str, received: object) -> Completion:
+    from .received import completion_of  # few programs need it
+
+    return completion_of(kind, dialect, received)
 
 
 @dataclass(slots=True, frozen=True)

@@ -38,6 +38,8 @@ class StreamBody(Body):
         if machine is None:
             machine = shared.dialect.machine(shared.provider, shared.make_id, shared.limits)
             machine.unasked, machine.choices, machine.asked = prepared.unasked, prepared.choices, prepared.asked
+            if prepared.keep_received:
+                machine.keep_received()
         self._machine: StreamMachine = machine
         self._sse = SSEParser(shared.limits.max_event_bytes)
         self._fast_path = FastPath(self._machine, self, shared.limits.max_event_bytes)

@@ -53,6 +53,7 @@ class Prepared:
     durable: the answer that the server keeps; None for every request that is not durable.
     continued: the answer so far, if the request goes on with one that is stopped; None for every other request.
     forwarder: gets the bytes of the answers; None if nobody does.
+    keep_received: whether the response has the provider's own JSON.
     """
 
     origin: Origin
@@ -71,6 +72,7 @@ class Prepared:
     durable: DurableAnswer | None = None
     continued: ContinuedAnswer | None = None
     forwarder: Forwarder | None = None
+    keep_received: bool = False
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

@@ -125,6 +125,8 @@ class Preparer:
         )  # fmt: skip
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
+        if request.keep_received:
+            prepared.keep_received = True
         if request.continue_aborted:
             prepared.continued = self._continued(request, wire, stream)
         if stored is not None:

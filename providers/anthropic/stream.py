@@ -126,7 +126,7 @@ class MessagesStream(JSONStream):
         for block in self.opened.values():
             if isinstance(block, ProviderBlockInProgress):
                 block.settle()
-        return self.answer.response()
+        return super().response()
 
     def message_start(self, payload: JSONObject) -> Sequence[Event]:
         """Read the message as it is at its start: model, id and input tokens, and the content of a resumed turn.

@@ -129,6 +129,7 @@ class StreamMachine(abc.ABC):
         them.
     choices: the number of choices that the request asked for; 0 if that is not known.
     asked: what the request asks for of the answer's tokens; if anything, deltas have their tokens.
+    received: the data of all events that are JSON, as they came; None: they are not kept.
     volatile: the dialect's members whose values differ from delta to delta.
     """
 
@@ -143,6 +144,7 @@ class StreamMachine(abc.ABC):
         "ended",
         "make_id",
         "provider",
+        "received",
         "target",
         "template",
         "unasked",
@@ -159,6 +161,7 @@ class StreamMachine(abc.ABC):
         self.target: DeltaTarget = NO_TARGET
         self.unasked: frozenset[str] = NOTHING_UNASKED
         self.choices: int = 0
+        self.received: list[bytes] | None = None
         self.asked: frozenset[str] = NOTHING_UNASKED
         self._learned_at = 0  # the number of the target's pieces when the template was made
         self._templates_left = MAX_UNMATCHED_TEMPLATES
@@ -185,11 +188,18 @@ class StreamMachine(abc.ABC):
             if self.matched:
                 self._templates_left = MAX_UNMATCHED_TEMPLATES
             self.template = None
+        if self.received is not None:
+            self.received.append(data)
         try:
             events = self.take_event(event, data)
         except ProviderError as error:
             events = self.fail(error.with_traceback(None))
         return events if self._cut_pairs is None else self._joined(events)
+
+    def keep_received(self) -> None:
+        """Keep the data of each event from here on. No event is then matched with a template."""
+        if self.received is None:
+            self.received, self._templates_left = [], 0
 
     @property
     def matched(self) -> bool:
@@ -303,6 +313,8 @@ class StreamMachine(abc.ABC):
         response = self.answer.response()
         if response.tokens is not None:
             drop_unasked(response, self.asked, self.unasked)
+        if self.received is not None:
+            response.received = tuple(data for data in self.received if data.strip() != b"[DONE]")
         return response
 
 

@@ -152,7 +152,7 @@ class GeminiStream(JSONStream):
 
     def response(self) -> Response:
         self._settle()
-        return self.answer.response()
+        return super().response()
 
     def _settle(self) -> None:
         """Add what was collected besides the content to the answer. May be called any number of times."""

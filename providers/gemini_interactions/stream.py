@@ -134,7 +134,7 @@ class InteractionsStream(JSONStream):
         for step in self.opened.values():
             if isinstance(step, StepInProgress):
                 step.settle()
-        return self.answer.response()
+        return super().response()
 
     def whole(self, interaction: JSONObject) -> Sequence[Event]:
         """Read an unstreamed answer. Returns its events; the last one is terminal. Raises `MalformedJSONError`."""

@@ -160,6 +160,7 @@ class RequestOptions(TypedDict, total=False):
     logprobs: int | None
     prompt_token_ids: Sequence[int] | None
     continue_aborted: bool
+    keep_received: bool
 
 
 class _CachedForm:
@@ -215,6 +216,8 @@ class Request(_CachedForm):
     continue_aborted: an answer that the server stopped before its end, for new weights or because it was killed, goes
         on with the prompt and the ids so far as the new prompt, and is joined to one. For `ms.VLLMGenerate` and
         `ms.SGLangGenerate`, with ids.
+    keep_received: the provider's own JSON of the answer is on `Response.received`, unchanged. A stream takes more CPU
+        with it, because each of its events is parsed whole.
 
     `priority`, `tenant` and `tags` are never sent. The first two have no effect in an engine without `traffic`.
     """
@@ -246,6 +249,7 @@ class Request(_CachedForm):
     logprobs: int | None = field(default=None, kw_only=True)
     prompt_token_ids: Sequence[int] | None = field(default=None, kw_only=True)
     continue_aborted: bool = field(default=False, kw_only=True)
+    keep_received: bool = field(default=False, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)
 

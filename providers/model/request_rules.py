@@ -172,6 +172,7 @@ REQUEST = Checker(
             )
         ),
         "continue_aborted": flag(),
+        "keep_received": flag(),
         "_given": optional(instance(GivenBody)),
     },
 )

@@ -32,6 +32,8 @@ class Response:
         `logprobs`).
     others: the other choices of an answer to a request for several (`n` in `extra_body`), without the counts of tokens,
         which are the whole answer's. `choices` has all of them.
+    received: the answer as the provider sent it, if the request asked for it (`keep_received`): one JSON text, or that
+        of each event of a stream. It is not compared.
     """
 
     content: list[Block] = field(default_factory=lambda: [])
@@ -47,6 +49,7 @@ class Response:
     parse_error: str | None = None
     tokens: Tokens | None = None
     others: list[Response] = field(default_factory=lambda: [])
+    received: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def choices(self) -> list[Response]:
