@@ -18,12 +18,12 @@ from ..providers.catalog.dialect import WireRequest
 from ..providers.catalog.provider import Provider
 from ..providers.errors import InvalidRequestError
 from ..providers.model.options import Retry
-from ..providers.model.provider_error import ErrorCategory, ProviderError
+from ..providers.model.provider_error import ErrorCategory
 from ..providers.model.request import Request
 from ..providers.model.response import Response
 from ..providers.model.rules import optional, whole
 from ..providers.model.structured import reader_of
-from ..providers.wire.answer_tokens import check_tokens, drop_unasked
+from ..providers.wire.answer_tokens import check_tokens
 from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
@@ -48,9 +48,7 @@ from .request.addresses import Addressed
 from .request.durable import read_token
 from .request.errors import TooManyCallsError
 from .request.limits import EngineLimits
-from .request.prepared import Prepared
 from .request.preparer import Preparer
-from .request.redaction import redacted
 
 if TYPE_CHECKING:
     from .observe.observer import GuardedObserver, Observer
@@ -74,6 +72,7 @@ class CallStarter:
 
     runtime: what the calls share.
     providers: the providers, in the order in which the program gave them.
+    preparer: prepares requests, also those that are no calls.
     running: the running calls, oldest first.
     """
 
@@ -116,7 +115,7 @@ class CallStarter:
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits)
         self.runtime.answers = options.get("cache")
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
-        self._preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
+        self.preparer: Preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._makers = {stream: partial(self._make_request, stream) for stream in (False, True)}
@@ -127,7 +126,7 @@ class CallStarter:
     def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
         from .traffic.control import Dispatcher
 
-        return Dispatcher(traffic, providers, self.runtime, time.time, self._preparer, self._watch)
+        return Dispatcher(traffic, providers, self.runtime, time.time, self.preparer, self._watch)
 
     @property
     def traffic(self) -> Dispatcher | None:
@@ -170,9 +169,9 @@ class CallStarter:
         if first is not None:
             prepared, counters, finish_response = first.prepared, first.counters, first.finish_response
         else:
-            prepared, wire = self._preparer.prepare(request, stream=stream)
+            prepared, wire = self.preparer.prepare(request, stream=stream)
             counters = self._counters[prepared.provider.name]
-            finish_response = _response_finisher(wire.warnings, request, wire.asked)
+            finish_response = response_finisher(wire.warnings, request, wire.asked)
             if dispatcher is not None:
                 admission = dispatcher.admission(request, prepared, wire)
         context = context_of_the_caller(self.runtime.home.context)
@@ -220,47 +219,16 @@ class CallStarter:
         if on_event is not None and after:
             check_callback("on_event", on_event)
             on_event = without_first(after, on_event)
-        preparer = self._preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self._preparer)
+        preparer = self.preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self.preparer)
         prepared = preparer.attach(answer)
         finish: Callable[[Response], None] = _leave_as_it_is
         if created_by is not None:
             first, wire = preparer.prepare(created_by, stream=False)
             prepared.unasked, prepared.asked = first.unasked, first.asked
-            finish = _response_finisher(wire.warnings, created_by, wire.asked)
+            finish = response_finisher(wire.warnings, created_by, wire.asked)
         attached = TargetRequest(prepared, self._counters[answer.provider], self._clocks[True], finish)
         request = Request(f"{answer.provider}/{answer.model}", (), durable=True)
         return self.start(request, on_event, on_completion, stream=True, attached=attached)
-
-    def provider_named(self, name: str) -> Provider:
-        """Return the provider with this name. Raises `InvalidRequestError`."""
-        return self._preparer.provider_named(name)
-
-    def prepare_wire(self, provider: Provider, wire: WireRequest) -> Prepared:
-        """Prepare a request that is no call. Raises `InvalidRequestError`."""
-        return self._preparer.prepare_wire(provider, wire)
-
-    def prepare_unstreamed(self, request: Request) -> tuple[Prepared, WireRequest]:
-        """Prepare a request without starting a call. Raises `InvalidRequestError`."""
-        return self._preparer.prepare(request, stream=False)
-
-    def completion_of(self, request: Request, status: int, body: bytes) -> Completion:
-        """Return the completion that an unstreamed call with this status and body has. Nothing is sent: the answer came
-        another way, such as in a provider's batch."""
-        prepared, wire = self._preparer.prepare(request, stream=False)
-        shared = prepared.shared
-        response: Response | None = None
-        try:
-            if not 200 <= status < 300:
-                raise shared.dialect.decode_error(status, {}, body, time.time())
-            response = shared.dialect.decode(body, shared.provider, shared.make_id, shared.limits)
-            drop_unasked(response, prepared.asked, prepared.unasked)
-            _response_finisher(wire.warnings, request, wire.asked)(response)
-        except ProviderError as error:
-            partial, error.partial = error.partial or response, None  # a whole answer that was checked in vain, too
-            error.provider, error.model = prepared.provider.name, prepared.model
-            error.host = prepared.origin.host_header
-            return Completion(False, status, partial, redacted(error, prepared.secrets), attempts=1)
-        return Completion(True, status, response, attempts=1)
 
     def first_target(self, model: str) -> tuple[Preparer, str]:
         """Return what prepares a `PlainRequest` about a model, and the name that the model has for it.
@@ -268,13 +236,13 @@ class CallStarter:
         Of a route that is the first target, and of a provider with several keys the first key.
         """
         dispatcher = self._dispatcher
-        return (self._preparer, model) if dispatcher is None else dispatcher.first_target(model, self._preparer)
+        return (self.preparer, model) if dispatcher is None else dispatcher.first_target(model, self.preparer)
 
     def _make_request(self, stream: bool, request: Request, preparer: Preparer) -> tuple[TargetRequest, WireRequest]:
         """Prepare a request for a target of a route. Raises `InvalidRequestError`."""
         prepared, wire = preparer.prepare(request, stream=stream)
         counters, clocks = self._counters[prepared.provider.name], self.clocks_of(request, stream)
-        return TargetRequest(prepared, counters, clocks, _response_finisher(wire.warnings, request, wire.asked)), wire
+        return TargetRequest(prepared, counters, clocks, response_finisher(wire.warnings, request, wire.asked)), wire
 
     def clocks_of(self, request: Request, stream: bool) -> Clocks:
         """Return the timeouts of a call. Calls without timeouts of their own share one object."""
@@ -391,7 +359,7 @@ def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], Non
     return GuardedObserver(observer, on_callback_raised)
 
 
-def _response_finisher(warnings: Sequence[str], request: Request, asked: frozenset[str]) -> Callable[[Response], None]:
+def response_finisher(warnings: Sequence[str], request: Request, asked: frozenset[str]) -> Callable[[Response], None]:
     """Return a function that completes a response before it is delivered.
 
     The function adds the request's warnings and, if the request has a schema, the parsed object. It raises

@@ -112,7 +112,7 @@ class Calls:
 
         self.check_here()
         starter = self.starter
-        await control_server(starter, starter.provider_named(provider), mode)
+        await control_server(starter, starter.preparer.provider_named(provider), mode)
 
     def check_here(self) -> None:
         """Check that a call can be started here.

@@ -30,6 +30,7 @@ from .private_socket import (
     LocalStream,
     PrivateSocketError,
     SocketInUseError,
+    has_own_peer,
     is_own_folder,
     is_own_socket,
     is_served,
@@ -247,4 +248,4 @@ def _version() -> str:
     return __version__
 
 
-__all__ = ["Monitor", "MonitorError", "runtime_folder", "sockets"]
+__all__ = ["FORMAT", "Monitor", "MonitorError", "has_own_peer", "is_own_folder", "runtime_folder", "sockets"]

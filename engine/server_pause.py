@@ -21,7 +21,7 @@ CLOCKS = Clocks(connect=10.0, first_byte=600.0, idle=600.0, total=math.inf, queu
 async def control_server(starter: CallStarter, provider: Provider, mode: str | None) -> None:
     """Pause a server, or let it go on (`mode` is None). Raises `InvalidRequestError` and `ProviderError`."""
     runtime = starter.runtime
-    prepared = starter.prepare_wire(provider, control_request(provider, mode))
+    prepared = starter.preparer.prepare_wire(provider, control_request(provider, mode))
     before, traffic = runtime.paused.get(prepared.origin), starter.traffic
     if mode is not None:
         runtime.paused[prepared.origin] = math.inf

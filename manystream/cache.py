@@ -23,13 +23,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from .engine.call.runtime import KeptAnswer, Note
+from . import ManystreamError
+from .engine.embedding import KeptAnswer, Note, NoteLogger, Notes, Prepared, Redaction
 from .engine.observe import private_file
-from .engine.request.noting import NoteLogger, Notes
-from .engine.request.prepared import Prepared
-from .engine.request.redaction import Redaction
 from .engine.request.value_rules import PATH
-from .providers.errors import ManystreamError
 from .providers.json.json_values import MalformedJSONError, dumps, exact_loads
 from .providers.model.rules import Rule, check_arguments, number
 from .transport.exchange import RawHeaders

@@ -25,17 +25,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from . import ManystreamError, Provider, Response, Usage
 from .price_table import PriceTable as PriceTable
 from .price_table import PriceTableError as PriceTableError
 from .price_table import Table
 from .providers.anthropic.usage import charged_iterations, read_usage
-from .providers.catalog.provider import Provider
-from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, first_integer, integer, mapping, objects, string
 from .providers.limits.server_tools import CODE, FILES, PICTURES, POSTS, SOURCES, TOOLS, WEB, charged_usage
-from .providers.model.response import Response
 from .providers.model.rules import Rule, check_arguments, instance, optional, text
-from .providers.model.tokens import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelPrice, PriceCalculation, TieredPrices

@@ -25,17 +25,9 @@ try:
 except ImportError as _error:
     raise not_installed(__name__, "otel", _error) from None
 
-from .engine.call.completion import Completion
-from .engine.call.handle import Call
-from .engine.observe.observer import CallStart, Observer
-from .engine.traffic.budgets.amounts import BudgetStatistics
-from .engine.traffic.limits.rate_limit import LimiterStatistics
-from .engine.traffic.routing.options import RouteStatistics
+from . import Call, CallStart, Completion, Event, Observer, Provider, Request, Usage
 from .otel_traffic import TrafficMetrics
-from .providers.catalog.provider import Provider
-from .providers.model.events import Event
-from .providers.model.request import Request
-from .providers.model.tokens import Usage
+from .statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 
 Value: TypeAlias = str | bool | int | float | Sequence[str]
 

@@ -13,9 +13,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from .engine.traffic.budgets.amounts import MEMBERS, Amounts, BudgetStatistics
-from .engine.traffic.limits.rate_limit import LimiterStatistics
-from .engine.traffic.routing.options import RouteStatistics, TargetStatistics
+from . import Amounts
+from .statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TargetStatistics
 
 MOST_RECORDS = 1_000
 """The limiters, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first
@@ -178,7 +177,7 @@ class TrafficMetrics:
 
     def _amount_parts(self) -> Iterable[tuple[Labels, AmountFigures]]:
         for statistics in self._budgets.all():
-            for member in filter(statistics.budget.limits, MEMBERS):
+            for member in filter(statistics.budget.limits, Amounts._fields):
                 limit = _amount(statistics.limit, member)
                 figures = AmountFigures(
                     _amount(statistics.spent, member),

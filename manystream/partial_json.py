@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from . import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from .providers.json.exact_numbers import has_plain_numbers
 from .providers.json.json_values import JSON, representable_loads, shown, strict_loads
-from .providers.model.events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 
 Path: TypeAlias = tuple[str | int, ...]
 Container: TypeAlias = dict[str, JSON] | list[JSON]

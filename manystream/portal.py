@@ -14,14 +14,11 @@ from typing import Unpack
 
 import trio
 
+from . import Engine, EngineClosedError, EngineOptions, Portal, Provider, open_engine
 from .engine.call.home import Home
-from .engine.frontends.engine import Engine, open_engine
-from .engine.frontends.engine_thread import EngineThread
-from .engine.frontends.portal import Portal, PortalCall, PortalRecording, PortalStream
+from .engine.frontends.engine_thread import EngineThread as EngineThread
+from .engine.frontends.portal import PortalCall, PortalRecording, PortalStream
 from .engine.frontends.portal_map import PortalMap
-from .engine.options import EngineOptions
-from .engine.request.errors import EngineClosedError
-from .providers.catalog.provider import Provider
 
 __all__ = ["Portal", "PortalCall", "PortalMap", "PortalRecording", "PortalStream", "open_portal"]
 

@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from . import ManystreamError
 from .engine.request.value_rules import PATH
-from .providers.errors import ManystreamError
 from .providers.json.json_values import JSON, JSONObject, mapping
 from .providers.model.rules import described
 

@@ -27,12 +27,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, TypeGuard, TypeVar
 
+from . import Conversation, ManystreamError, Message
 from .engine.observe import private_file
 from .engine.request.value_rules import PATH
-from .providers.errors import ManystreamError
 from .providers.json.json_values import strict_loads
-from .providers.model.conversation import Conversation
-from .providers.model.messages import Message
 from .providers.model.rows import Row as Row
 from .providers.model.rows import RowError as RowError
 from .providers.model.rows import message_from_row as message_from_row

@@ -292,6 +292,32 @@ def test_a_private_folder_is_imported_only_by_its_owner(room: str) -> None:
     assert not wrong
 
 
+EMBEDDING = "engine/embedding"
+LIGHT = {
+    "engine/observe/private_file": "a file that only its owner reads",
+    "engine/request/value_rules": "the rules for options",
+    "engine/request/credentials": "where a key is found",
+    "engine/request/addresses": "where a provider's address is found",
+    "engine/monitor": "the socket that `manystream top` reads",
+}
+"""The modules of the engine that a program may import beside `engine/embedding`, since they load no engine."""
+PROGRAMS = ("batch", "bench", "cli", "ray", "sdk_clients", "serve")
+
+
+def test_programs_use_the_engine_by_its_public_names_and_one_module() -> None:
+    """A change inside the engine then breaks no program, and what a program needs of it is read in one place."""
+    wrong = [
+        f"{name_of(path)}:{line} imports {target}"
+        for path in sources("manystream")
+        if path.relative_to(ROOT / "manystream").parts[0] in PROGRAMS
+        for line, target in read(path).imports
+        if target.startswith("engine/") and not {target, target.rpartition("/")[0]} & {EMBEDDING, *LIGHT}
+    ]
+    assert not wrong
+    private = [name_of(path) for path in sources("manystream") if "engine._calls" in path.read_text("utf-8")]
+    assert not private
+
+
 def test_a_package_does_not_import_forbidden_modules() -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {target}"

@@ -15,14 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from .. import Budget, InvalidRequestError, Provider, Usage
+from .. import Price as TokenPrice
 from ..cost import CURRENCY
-from ..engine.traffic.budgets.amounts import Budget
-from ..engine.traffic.budgets.price import Price as TokenPrice
-from ..engine.traffic.budgets.price import ask_price
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
+from ..engine.embedding import ask_price
 from ..providers.json.json_values import JSONObject, integer, mapping, string
-from ..providers.model.tokens import Usage
 from .lines import LineId
 
 UNPAID_IN_A_ROW = 10

@@ -9,20 +9,24 @@ from pathlib import Path
 
 import trio
 
+from .. import (
+    Call,
+    Completion,
+    Engine,
+    EngineClosedError,
+    ErrorCategory,
+    InvalidRequestError,
+    JSONObject,
+    ManystreamError,
+    OnCompletion,
+    ProviderError,
+    TooManyCallsError,
+    Usage,
+)
 from ..cost import CURRENCY, Cost, Unpriced
-from ..engine.call.callbacks import OnCompletion
-from ..engine.call.completion import Completion
-from ..engine.call.handle import Call
-from ..engine.frontends.engine import Engine
-from ..engine.request.errors import EngineClosedError, TooManyCallsError
-from ..engine.traffic.budgets.budgets import REFUSAL_CODE as BUDGET_SPENT
-from ..engine.traffic.limits.host import AWAY
-from ..engine.traffic.limits.limiter import REFUSAL_CODES
-from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.json.json_values import JSONObject
+from ..engine.embedding import AWAY, REFUSAL_CODES
+from ..engine.embedding import REFUSAL_CODE as BUDGET_SPENT
 from ..providers.limits.quota_report import Refusal
-from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.tokens import Usage
 from .budget import BatchBudget
 from .intake import Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Records

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ..providers.json.json_values import JSONObject
+from .. import JSONObject
 from .journal import INVALID_LINE
 from .line_ids import LineIds
 from .lines import Line, LineError, LineId, read_line

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from .. import ManystreamError
 from ..engine.observe import private_file
-from ..providers.errors import ManystreamError
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_printable, items, loads_object
 
 OnRecord: TypeAlias = Callable[[int, JSONObject], str | None]

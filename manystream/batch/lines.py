@@ -24,9 +24,9 @@ from dataclasses import dataclass, field, replace
 from string import Formatter
 from typing import TypeAlias, TypedDict, TypeVar, cast
 
+from .. import InvalidRequestError, ManystreamError, Message, Usage
 from ..providers.convert.plain_forms import function_tool
 from ..providers.convert.sdk_arguments import CallOptions, SystemPrompt, joined_system, read_conversation
-from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import (
     JSON,
@@ -39,10 +39,8 @@ from ..providers.json.json_values import (
     string,
 )
 from ..providers.json.object_reader import Members
-from ..providers.model.messages import Message
 from ..providers.model.options import Durable, Priority, PriorityName, Retry, Timeouts
 from ..providers.model.request import Request, RequestOptions, Tags, ThinkingConfig, ThinkingLevel, Tool
-from ..providers.model.tokens import Usage
 from ..providers.openai.chat.converter import ChatConverter
 
 LineId: TypeAlias = str | int

@@ -6,14 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
+from .. import Completion, Provider, Request, Response
 from ..cost import Cost, CostExtraError, PriceTable, Unpriced, check_installed, price_response
-from ..engine.call.completion import Completion
-from ..engine.calls import CallStarter
-from ..engine.traffic.budgets.price import ask_price
-from ..providers.catalog.provider import Provider
+from ..engine.embedding import EmbeddedEngine
 from ..providers.limits.server_tools import charged_usage
-from ..providers.model.request import Request
-from ..providers.model.response import Response
 
 Price: TypeAlias = Callable[[Request, Response], Cost | Unpriced]
 """Returns the cost of a response to a request (see `manystream/cost.py`). The request's model is the one that answered.
@@ -58,16 +54,15 @@ def priceable(response: Response, part: float) -> list[tuple[Response, float]]:
     return [(response, 1.0), (replace(response, usage=usage, provider_data=data), part)]
 
 
-def dollars(starter: CallStarter, provider: Provider, model: str, completion: Completion, part: float) -> float | None:
+def dollars(
+    engine: EmbeddedEngine, provider: Provider, model: str, completion: Completion, part: float
+) -> float | None:
     """Return the US dollars of an answer for which traffic control knows no call; None without prices.
 
     part: the price of its way, as a part of the list price.
     """
-    traffic, response = starter.traffic, completion.response
-    if traffic is None or traffic.budgets is None or traffic.budgets.price is None or response is None:
-        return None
-    for form, paid in priceable(response, part):
-        found = ask_price(traffic.budgets.price, provider, model, charged_usage(form))
+    for form, paid in priceable(completion.response, part) if completion.response is not None else ():
+        found = engine.price(provider, model, charged_usage(form))
         if found is not None:
             return found * paid
     return None

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import trio
 
-from ..providers.json.json_values import JSONObject
+from .. import JSONObject
 from .line_file import LineFile, encoded
 from .lines import LineId
 

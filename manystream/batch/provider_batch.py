@@ -17,15 +17,11 @@ from typing import TypeVar
 
 import trio
 
-from ..engine.call.plain_request import fetch
-from ..engine.call.timeouts import Clocks
-from ..engine.frontends.engine import Engine
-from ..engine.traffic.budgets.budgets import Reservation
+from .. import ErrorCategory, Provider, ProviderError, Timeouts
+from ..engine.embedding import EmbeddedEngine, Reservation
 from ..providers.catalog.batches import BatchInterface, BatchResult, BatchState
 from ..providers.catalog.dialect import WireRequest
-from ..providers.catalog.provider import Provider
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
-from ..providers.model.provider_error import ErrorCategory, ProviderError
 from .lines import LineId
 from .submissions import Submission, Submissions
 
@@ -58,7 +54,7 @@ passes."""
 NOWHERE = -1
 """The position of a line that the input does not have any more."""
 
-CLOCKS = Clocks(connect=300.0, first_byte=300.0, idle=300.0, total=math.inf, queue=300.0)
+TIMEOUTS = Timeouts(connect=300.0, first_byte=300.0, idle=300.0, total=math.inf, queue=300.0)
 """The timeouts of each request. A large file needs long to be sent and to be read."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -77,8 +73,8 @@ class Target:
     closed: whether it has refused a batch for good, so that its lines go live.
     """
 
-    def __init__(self, engine: Engine, provider: Provider, interface: BatchInterface) -> None:
-        self._starter = engine._calls.starter  # pyright: ignore[reportPrivateUsage]
+    def __init__(self, engine: EmbeddedEngine, provider: Provider, interface: BatchInterface) -> None:
+        self._engine = engine
         self.provider: Provider = provider
         self.interface: BatchInterface = interface
         self.most_lines: int = interface.terms.lines
@@ -92,8 +88,7 @@ class Target:
 
         Raises `ProviderError` for an error response, and for no or half a response.
         """
-        prepared = self._starter.prepare_wire(self.provider, wire)
-        return await fetch(prepared, self._starter.runtime, CLOCKS, on_data, idempotent=False)
+        return await self._engine.send(self.provider, wire, TIMEOUTS, on_data)
 
     async def get(self, wire: WireRequest, read: Callable[[JSONObject], T]) -> T:
         """Send a request once, and return what `read` makes of the object that is its response.

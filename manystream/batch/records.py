@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from .. import Completion, ErrorCategory, JSONObject, ProviderError, Response
 from ..cost import Cost, Unpriced
-from ..engine.call.completion import Completion
-from ..engine.traffic.admission import OK
-from ..providers.json.json_values import JSONObject
-from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.response import Response
+from ..engine.embedding import OK
 from ..providers.model.structured import json_of
 from .budget import SPENT
 from .intake import RECORDED_TEXT

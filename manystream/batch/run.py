@@ -15,9 +15,8 @@ from typing import Literal, TypeAlias
 
 import trio
 
-from ..engine.call.callbacks import check_callback
-from ..engine.frontends.engine import Engine
-from ..providers.errors import InvalidRequestError
+from .. import Engine, InvalidRequestError
+from ..engine.embedding import check_callback
 from .budget import BatchBudget
 from .calls import BatchError as BatchError
 from .calls import LineCalls

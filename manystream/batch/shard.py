@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..providers.errors import ManystreamError
+from .. import ManystreamError
 
 FORM = re.compile(r"([0-9]{1,9})/([0-9]{1,9})")
 

@@ -27,8 +27,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import Provider
 from ..providers.catalog.batches import BatchGroup
-from ..providers.catalog.provider import Provider
 from ..providers.json.json_values import (
     JSON,
     JSONObject,

@@ -28,7 +28,7 @@ from typing import IO, Any, BinaryIO, TypeAlias, cast
 import orjson
 import trio
 
-from ..providers.errors import InvalidRequestError, ManystreamError
+from .. import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import (
     JSON,
     JSONObject,

@@ -30,20 +30,22 @@ from typing import IO
 
 import trio
 
-from ..engine.call.callbacks import OnCompletion
-from ..engine.call.completion import AttemptRecord, Completion, Timings
-from ..engine.call.handle import Call
-from ..engine.request.durable import read_token
-from ..engine.request.prepared import Prepared
-from ..engine.traffic.admission import OK
-from ..engine.traffic.budgets.amounts import NOTHING, Amounts
-from ..engine.traffic.budgets.budgets import Reservation
+from .. import (
+    AttemptRecord,
+    Call,
+    Completion,
+    Durable,
+    ErrorCategory,
+    InvalidRequestError,
+    ManystreamError,
+    OnCompletion,
+    Provider,
+    ProviderError,
+    Timings,
+)
+from ..engine.embedding import OK, EmbeddedEngine, Prepared, Reservation, read_token, when_named
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.model.options import Durable
-from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.openai.windows import WINDOWS
 from .calls import BATCH, LineCalls
 from .line_ids import LineIds
@@ -187,8 +189,7 @@ class WaysRun:
         via: str | None,
         concurrency: int,
     ) -> None:
-        self._engine = calls.engine
-        self._starter = calls.engine._calls.starter  # pyright: ignore[reportPrivateUsage]
+        self._engine = EmbeddedEngine(calls.engine)
         self._submissions = submissions
         self._calls = calls
         self._counters = calls.counters
@@ -278,7 +279,7 @@ class WaysRun:
         model = item.request.model
         if model not in self._target_of_model:
             try:
-                provider = self._starter.prepare_unstreamed(item.request)[0].provider
+                provider = self._engine.prepare(item.request)[0].provider
             except InvalidRequestError:
                 return None  # the start of its call reports the reason
             self._target_of_model[model] = self._target(provider)
@@ -451,23 +452,20 @@ class WaysRun:
         if answer is not None:  # its call reserves nothing
             since -= max(0.0, time.time() - answer.at)
             with suppress(InvalidRequestError):
-                need = self._starter.prepare_unstreamed(item.request)
-                found = self._reserve(item, *need, 1.0)  # the request names its window
+                need = self._engine.prepare(item.request)
+                found = self._engine.reserve(item.request, *need, 1.0)  # the request names its window
                 holding = found if isinstance(found, Reservation) else None
         self._in_windows[item.id] = InWindow(way, position, since, holding)
         try:
             if answer is not None:
-                calls = self._engine._calls  # pyright: ignore[reportPrivateUsage]
-                return calls.attach(answer.token, None, on_completion, None, item.request)
-            call = self._engine.start_request(item.request, on_completion)
+                return self._engine.read_again(answer.token, on_completion, item.request)
+            call = self._calls.engine.start_request(item.request, on_completion)
         except BaseException:
             if self._in_windows.pop(item.id, None) is not None:
                 self._settle(holding, 0.0)
             self._changed.set()
             raise
-        durable = call._running._prepared.durable  # pyright: ignore[reportPrivateUsage]
-        if durable is not None:
-            durable.on_named = partial(self._named, item.id, way)
+        when_named(call, partial(self._named, item.id, way))
         return call
 
     def _named(self, id: LineId, way: str, token: str) -> None:
@@ -492,11 +490,11 @@ class WaysRun:
         earlier = answer is not None and answer.earlier
         if answer is not None and earlier:
             token = read_token(answer.token)
-            if self._starter.traffic is not None:
+            if self._engine.has_traffic:
                 self._name_target(completion, f"{token.provider}/{token.model}", seconds)
             completion.timings.finished = seconds
-            provider, price = self._starter.provider_named(token.provider), WINDOW_WAYS[window.way].price
-            completion.cost = dollars(self._starter, provider, token.model, completion, price)
+            provider, price = self._engine.provider_named(token.provider), WINDOW_WAYS[window.way].price
+            completion.cost = dollars(self._engine, provider, token.model, completion, price)
         self._settle(window.holding, completion.cost or 0.0)
         if answer is not None and answer.failures < most_failures(error):
             answer.failures += 1
@@ -569,7 +567,7 @@ class WaysRun:
             return None
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
-        holding = self._reserve(item, prepared, wire, target.interface.terms.price)
+        holding = self._engine.reserve(item.request, prepared, wire, target.interface.terms.price)
         if isinstance(holding, bool):
             if not holding and (self._jobs or self._drafts or self._running()):
                 self._pool.give_back([position])
@@ -594,34 +592,16 @@ class WaysRun:
     def _grouped(self, item: Item, target: Target) -> tuple[Prepared, WireRequest, BatchGroup] | None:
         """Return a line's live request and its group; None for a line that no batch takes."""
         try:
-            prepared, wire = self._starter.prepare_unstreamed(item.request)
+            prepared, wire = self._engine.prepare(item.request)
         except InvalidRequestError:
             return None  # the start of its call reports the reason
         group = target.interface.group(prepared.model, wire)
         return None if group is None or len(wire.body) > target.most_bytes // 2 else (prepared, wire, group)
 
-    def _reserve(self, item: Item, prepared: Prepared, wire: WireRequest, part: float) -> Reservation | bool | None:
-        """Reserve the most that a line may cost, at a part of the list price. Returns None without a budget; False if
-        it does not fit now, and True if it never does."""
-        traffic = self._starter.traffic
-        if traffic is None or traffic.budgets is None:
-            return None
-        now = self._starter.runtime.loop.clock()
-        try:
-            need = traffic.budgets.need(item.request, prepared, wire)
-        except InvalidRequestError:
-            return None  # the live way reports it
-        amounts = need.amounts._replace(usd=need.amounts.usd * part)
-        found = traffic.budgets.reserve(need, amounts, now)
-        return True if isinstance(found, ProviderError) else found if isinstance(found, Reservation) else False
-
     def _settle(self, holding: Reservation | None, dollars: float) -> None:
         """Replace what is reserved for a line by what it has cost."""
-        traffic = self._starter.traffic
         self._waits_for_budget = False
-        if holding is not None and traffic is not None and traffic.budgets is not None:
-            used = NOTHING if not dollars else Amounts(dollars, 0.0, 0.0, 1.0)
-            traffic.budgets.settle(holding, used, self._starter.runtime.loop.clock())
+        self._engine.settle(holding, dollars)
 
     async def _create(self, job: ProviderBatch) -> None:
         """Create a batch, unless its lines are to go another way by now."""
@@ -722,7 +702,7 @@ class WaysRun:
             self._nursery.start_soon(self._follow if job.is_known else self._recover, job)
 
     def _target_named(self, name: str) -> Target | None:
-        provider = next((each for each in self._starter.providers if each.name == name), None)
+        provider = next((each for each in self._engine.providers if each.name == name), None)
         return None if provider is None else self._target(provider)
 
     async def _recover(self, job: ProviderBatch) -> None:
@@ -801,9 +781,9 @@ class WaysRun:
             job.handled[index] = RECORDED
             return
         item = self._item(job.positions[index])
-        completion = self._starter.completion_of(item.request, result.status, result.body)
+        completion = self._engine.completion_of(item.request, result.status, result.body)
         part = job.target.interface.terms.price
-        completion.cost = dollars(self._starter, job.target.provider, job.submission.group.model, completion, part)
+        completion.cost = dollars(self._engine, job.target.provider, job.submission.group.model, completion, part)
         last = self._via == BATCH and job.submission.generation >= MOST_GENERATIONS - 1
         if completion.error is not None and completion.error.retryable and not last:
             if job.handled[index] != REFUSED:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..providers.model.provider_error import ErrorCategory, ProviderError
+from .. import ErrorCategory, ProviderError
 from .histogram import SHARES, Counts, Interval, Windows, bucket_of, mean, merge, merged, new_counts
 from .histogram import percentile as percentile_of
 

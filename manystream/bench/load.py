@@ -20,10 +20,7 @@ from typing import TypeAlias
 
 import trio
 
-from ..engine import Call, Completion, Engine
-from ..providers.errors import InvalidRequestError
-from ..providers.model.provider_error import ErrorCategory
-from ..providers.model.response import Response
+from .. import Call, Completion, Engine, ErrorCategory, InvalidRequestError, Response
 from ..transport.kernel_timer import KernelTimer, make_kernel_timer
 from ..transport.loop import LAG_WINDOW
 from .arrivals import Arrival, Arrivals, TraceError

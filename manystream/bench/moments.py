@@ -16,9 +16,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import cast
 
-from ..engine.call.completion import Completion
+from .. import Completion, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from ..engine.request.credentials import is_loopback
-from ..providers.model.events import ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta
 from ..transport.dial import dial
 from ..transport.errors import TransportError
 from ..transport.proxy import choose_proxy

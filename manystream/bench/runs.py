@@ -17,14 +17,9 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine import Engine, open_engine
+from .. import Engine, Event, InvalidRequestError, ManystreamError, Provider, Request, Retry, TextDelta, open_engine
 from ..engine.request.credentials import is_loopback
 from ..http_server import allow_many_sockets
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.model.events import Event, TextDelta
-from ..providers.model.options import Retry
-from ..providers.model.request import Request
 from ..simulator import open_simulator
 from .arrivals import TraceError
 from .figures import Figures

@@ -11,13 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from .. import Message, Request, Response, Retry, Role, Text
 from ..batch.lines import Line, LineError, read_item
 from ..batch.model_choice import OneModel
 from ..providers.json.json_values import JSON, MalformedJSONError, loads, objects, string
-from ..providers.model.messages import Message, Role, Text
-from ..providers.model.options import Retry
-from ..providers.model.request import Request
-from ..providers.model.response import Response
 from .arrivals import LARGEST_LENGTH, Arrival
 
 _WORDS = (

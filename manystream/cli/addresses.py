@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine.request.addresses import located
-from ..engine.request.credentials import find_key, is_loopback
-from ..providers.catalog.profile import Profile
-from ..providers.catalog.profiles import DEFAULT_PROFILES
-from ..providers.catalog.provider import (
+from .. import (
     Anthropic,
     Gemini,
     GeminiInteractions,
+    InvalidRequestError,
     OpenAIChat,
     OpenAICompletions,
     OpenAIResponses,
+    Profile,
     Provider,
     SGLangGenerate,
     VLLMGenerate,
 )
-from ..providers.errors import InvalidRequestError
+from ..engine.request.addresses import located
+from ..engine.request.credentials import find_key, is_loopback
+from ..providers.catalog.profiles import DEFAULT_PROFILES
 
 DIALECT_CLASSES: dict[str, type[Provider]] = {
     "openai-chat": OpenAIChat,

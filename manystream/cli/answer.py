@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TextIO
 
+from .. import (
+    Completion,
+    Event,
+    Response,
+    Text,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    Timings,
+    ToolCall,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
 from ..cost import GATEWAY_HINT, Cost, PriceTable, PriceTableError, Unpriced
-from ..engine.call.completion import Completion, Timings
-from ..providers.model.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
-from ..providers.model.messages import Text, Thinking, ToolCall
-from ..providers.model.response import Response
-from ..providers.model.tokens import Usage
 from .output.errors import CommandError
 from .output.terminal import Paint, duration, harmless, harmless_writer, money, one_line
 

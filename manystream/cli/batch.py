@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import trio
 
+from .. import InvalidRequestError, ManystreamError, RateLimit, Retry, Route, Traffic, open_engine
 from ..batch import (
     Batch,
     BatchBudget,
@@ -50,13 +51,8 @@ from ..batch.tables import (
     write_table,
 )
 from ..cost import PriceTable
-from ..engine import open_engine
-from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
-from ..engine.traffic.options import OUTAGE, Traffic
-from ..engine.traffic.routing.options import Route
+from ..engine.embedding import EVERY_CALL, OUTAGE
 from ..http_server import allow_many_sockets
-from ..providers.errors import InvalidRequestError, ManystreamError
-from ..providers.model.options import Retry
 from ..providers.model.structured import schema_of
 from .answer import read_prices
 from .batch_budget import budget_notice, budget_report, check_prices, open_budget

@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+from .. import Usage
 from ..batch import BatchBudget, Counters
 from ..cost import (
     CURRENCY,
@@ -17,7 +18,6 @@ from ..cost import (
     price,
     price_usage,
 )
-from ..providers.model.tokens import Usage
 from .answer import price_reason
 from .batch_targets import Destination
 from .output.errors import CommandError

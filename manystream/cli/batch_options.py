@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import cast
 
+from .. import InvalidRequestError
 from ..batch.lines import CommonOptions, Prompt, read_prompt
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from ..providers.model.structured import is_schema, schema_of

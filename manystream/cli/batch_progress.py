@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 
 from ..batch import Counters
-from ..engine.traffic.options import OUTAGE
+from ..engine.embedding import OUTAGE
 from .answer import price_reason
 from .batch_budget import dollars, spent_text
 from .output.terminal import Display, Paint, bar, clock, compact, counted, harmless, money

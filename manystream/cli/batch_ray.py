@@ -9,10 +9,10 @@ import copy
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
+from .. import Provider
 from ..batch import BatchBudget, Journal, Shard
 from ..batch.printed import PrintedRecords
 from ..engine.request.credentials import find_key
-from ..providers.catalog.provider import Provider
 from ..ray.cluster import ClusterError
 from ..ray.driver import ClusterBatch
 from ..ray.ray_cluster import LOCAL, RayCluster, connect

@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from .. import InvalidRequestError, OpenAIChat, Provider, Route
 from ..batch.lines import ChooseModel
 from ..batch.model_choice import ModelChoice, OneModel
+from ..engine.embedding import Balance
 from ..engine.request.credentials import find_key
-from ..engine.traffic.routing.options import Balance, Route
 from ..providers.catalog.profiles import PROFILES
-from ..providers.catalog.provider import OpenAIChat, Provider
-from ..providers.errors import InvalidRequestError
 from .addresses import addresses_in, provider_of
 from .output.errors import CommandError
 from .run import choose_provider, find_row, rows_with_key

@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .. import InvalidRequestError, Provider, ProviderError, open_engine
 from ..batch import Counters, JournalError
 from ..batch.intake import WayFigures
 from ..batch.journal import submissions_path
 from ..batch.tables import is_table, journal_path
 from ..cost import CURRENCY
-from ..engine import open_engine
+from ..engine.embedding import EmbeddedEngine
 from ..engine.request.credentials import find_key, is_loopback
 from ..providers.catalog.profiles import PROFILES
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, dumps_text
-from ..providers.model.provider_error import ProviderError
 from ..transport.errors import URLError
 from ..transport.url import split_url
 from .addresses import DIALECT_CLASSES, provider_of
@@ -173,7 +171,7 @@ async def _states(
 
     async def ask(provider: Provider, interface: BatchInterface, some: Sequence[Submission]) -> None:
         async with open_engine([provider]) as engine:
-            target = Target(engine, provider, interface)
+            target = Target(EmbeddedEngine(engine), provider, interface)
             for submission in some:
                 try:
                     state = await target.get(interface.read(submission.batch or ""), interface.read_state)

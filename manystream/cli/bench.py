@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from .. import __version__
+from .. import InvalidRequestError, __version__
 from ..bench.arrivals import KINDS, MOST_RATE, Arrivals, TraceError, read_rate, read_trace
 from ..bench.compare import CompareError, compared, read_result
 from ..bench.figures import SLO_NAMES, Slo
@@ -27,7 +27,6 @@ from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, 
 from ..engine.observe import private_file
 from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import DEFAULT_PROFILES
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, JSONObject, dumps_printable
 from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.service import BASE_PATHS

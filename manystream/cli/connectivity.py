@@ -17,18 +17,9 @@ from dataclasses import dataclass
 
 import trio
 
-from ..engine.call.error_body import add_address, is_wrong_address
-from ..engine.calls import make_id
+from .. import InvalidRequestError, Provider
+from ..engine.embedding import Prepared, Redaction, add_address, error_of, prepare_alone
 from ..engine.request.addresses import addressed, url_in
-from ..engine.request.limits import EngineLimits
-from ..engine.request.prepared import Prepared
-from ..engine.request.preparer import Preparer
-from ..engine.request.redaction import Redaction, redacted
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
-from ..providers.model.messages import Message
-from ..providers.model.provider_error import ProviderError
-from ..providers.model.request import Request
 from ..transport.dial import dial
 from ..transport.errors import Phase, TransportError, URLError
 from ..transport.exchange import RawHeaders, WireHead
@@ -166,8 +157,7 @@ class _ConnectivityCheck:
             self._step = "address"
             self.find(Verdict.OK, f"{base}, from {url_in(self._environment, self._provider.profile)[0]}")
             self._step = "key"
-        preparer = Preparer(checked, self._environment, EngineLimits(), make_id, time.time)
-        prepared, _ = preparer.prepare(Request(f"{provider.name}/any", [Message.user("never sent")]), stream=False)
+        prepared = prepare_alone(checked[0], self._environment)
         self._secrets = prepared.secrets
         variables = [
             name for name in provider.profile.key_variables if self._environment.get(name) == prepared.secrets.key
@@ -216,26 +206,22 @@ class _ConnectivityCheck:
         took = duration(trio.current_time() - self._since)
         message = ""
         if answer.status >= 400:
-            message = one_line(self._error(prepared, answer).message)[:MOST_MESSAGE_CHARACTERS]
+            error, _ = error_of(prepared, answer.status, bytes(answer.body))
+            message = one_line(error.message)[:MOST_MESSAGE_CHARACTERS]
             message = f" ({message})" if message else ""
         return verdict, f"HTTP {answer.status} in {took}: {text}{message}"
 
     def _judge_call(self, prepared: Prepared, answer: _Answer) -> tuple[Verdict, str] | None:
         """Judge the answer to a call without a model and a prompt. Return None if it does not show whether the address
         of calls is right. A refusal for another reason shows that it is."""
-        error = self._error(prepared, answer)
-        if not answer.may_be_json or is_wrong_address(answer.status, bytes(answer.body), error.message):
+        error, is_wrong_address = error_of(prepared, answer.status, bytes(answer.body))
+        if not answer.may_be_json or is_wrong_address:
             add_address(error, prepared)
             return Verdict.FAIL, f"HTTP {answer.status}: the server takes no calls here: {one_line(error.message)}"
         if answer.status in (404, 405):
             return None
         verdict, text = ANSWERS.get(answer.status, ANSWERS[405])
         return verdict, f"HTTP {answer.status}: {text}"
-
-    def _error(self, prepared: Prepared, answer: _Answer) -> ProviderError:
-        """Return the error that an answer reports. Only its message is used."""
-        body = prepared.secrets.hide_bytes(bytes(answer.body))
-        return redacted(prepared.shared.dialect.decode_error(answer.status, {}, body, time.time()), prepared.secrets)
 
 
 class _Answer:

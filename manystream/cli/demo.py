@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 import trio
 
+from .. import Call, Engine, Provider, open_engine
 from ..bench.histogram import percentile
-from ..engine import Call, Engine, open_engine
-from ..providers.catalog.provider import Provider
 from ..simulator import Simulator, SimulatorError, open_simulator
 from ..simulator.service import BASE_PATHS
 from .addresses import DIALECT_CLASSES

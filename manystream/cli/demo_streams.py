@@ -20,21 +20,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..bench.histogram import Counts, bucket_of, new_counts
-from ..engine.call.completion import Completion
-from ..providers.model.events import (
+from .. import (
+    Completion,
     Done,
     ErrorEvent,
     Event,
     FinishReason,
+    Message,
+    Request,
+    Retry,
     TextDelta,
     ThinkingDelta,
+    Timeouts,
     ToolCallDelta,
     ToolCallStart,
 )
-from ..providers.model.messages import Message
-from ..providers.model.options import Retry, Timeouts
-from ..providers.model.request import Request
+from ..bench.histogram import Counts, bucket_of, new_counts
 from ..simulator.knobs import HEADER, Knobs, combine
 from ..simulator.prompt import Prompt
 from ..simulator.scenario import Scenario, write_scenario

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..providers.catalog.profile import Profile
+from .. import OpenAIChat, Profile, Provider
 from ..providers.catalog.profiles import PROFILES
-from ..providers.catalog.provider import OpenAIChat, Provider
 from .addresses import provider_of
 from .connectivity import Finding, Verdict, check_provider
 from .output.errors import CommandError

@@ -16,18 +16,24 @@ from urllib.parse import urlsplit
 
 import trio
 
+from .. import (
+    Completion,
+    Engine,
+    ErrorCategory,
+    InvalidRequestError,
+    Message,
+    Profile,
+    Provider,
+    ProviderError,
+    Request,
+    Retry,
+    ThinkingLevel,
+    open_engine,
+)
 from ..cost import CostExtraError, PriceTable, check_installed, price_response
-from ..engine import Completion, Engine, open_engine
 from ..engine.request.addresses import NOWHERE, url_in
 from ..engine.request.credentials import find_key
-from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_name
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
-from ..providers.model.messages import Message
-from ..providers.model.options import Retry
-from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.request import Request, ThinkingLevel
 from .addresses import DIALECT_CLASSES, provider_at, provider_of
 from .answer import AnswerWriter, read_prices
 from .output.errors import CommandError

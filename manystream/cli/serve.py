@@ -15,17 +15,9 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..engine import open_engine
-from ..engine.traffic.budgets.amounts import Budget
-from ..engine.traffic.limits.rate_limit import RateLimit
-from ..engine.traffic.options import Traffic
-from ..engine.traffic.routing.options import Route
+from .. import Budget, InvalidRequestError, Profile, Provider, RateLimit, Retry, Route, Traffic, open_engine
 from ..http_server import allow_many_sockets
-from ..providers.catalog.profile import Profile
 from ..providers.catalog.profiles import PROFILES
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
-from ..providers.model.options import Retry
 from ..serve.gateway import GRACE, KEEP_ALIVE, QUEUE, open_gateway
 from .addresses import provider_at, provider_of, with_any_key
 from .options import add_address, listening

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..engine.traffic.budgets.leases import UNITS_PER_USD, AmountHolder
+from ..engine.embedding import UNITS_PER_USD, AmountHolder
 
 
 def units(dollars: float) -> int:

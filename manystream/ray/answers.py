@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from .. import JSONObject
 from ..batch.journal import Journal, line_id
 from ..batch.line_file import LockedError
 from ..batch.lines import LineId
-from ..providers.json.json_values import JSONObject
 from .exchange import Answer
 
 LOCK_SECONDS = 10.0

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from ..engine.option_rules import OPTIONS
+from .. import InvalidRequestError, Request, RequestOptions, Traffic
+from ..engine.embedding import OPTIONS
 from ..engine.request.credentials import find_key
-from ..engine.traffic.options import Traffic
 from ..providers.catalog.provider import Provider, keys_of
 from ..providers.catalog.selection import select
-from ..providers.errors import InvalidRequestError
-from ..providers.model.request import Request, RequestOptions
 from ..providers.model.request_rules import validate_request
 from ..providers.model.rules import whole
 from .asker import Asker, Journal

@@ -13,17 +13,12 @@ from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from .. import Completion, EngineClosedError, EngineOptions, ErrorCategory, InvalidRequestError, Provider, ProviderError
 from ..batch.line_file import encoded
 from ..batch.lines import Item, LineId
 from ..batch.records import answer_record, error_of, failure_record
-from ..engine.call.completion import Completion
-from ..engine.options import EngineOptions
-from ..engine.request.errors import EngineClosedError
-from ..providers.catalog.provider import Provider
 from ..providers.catalog.selection import select
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object
-from ..providers.model.provider_error import ErrorCategory, ProviderError
 from .exchange import Answer
 from .rows import AskedRow, AskError, unsent_record
 from .shared_rates import SharedRates, open_sharing_thread

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..providers.errors import ManystreamError
+from .. import ManystreamError
 from .exchange import Offer
 from .worker import WorkerReply
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
-from ..engine.traffic.limits.rate_limit import RateLimit, find_entries, limits_of
-from ..engine.traffic.options import Traffic
+from .. import InvalidRequestError, RateLimit, Traffic
+from ..engine.embedding import find_entries, limits_of
 from ..providers.catalog.provider import Provider, keys_of
-from ..providers.errors import InvalidRequestError
 
 
 def divided(

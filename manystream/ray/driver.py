@@ -12,12 +12,13 @@ from decimal import Decimal
 
 import trio
 
+from .. import RateLimit
 from ..batch import BatchBudget, BatchError, Counters, Journal, JournalError, LineError, Shard
 from ..batch.intake import Intake
 from ..batch.journal import INVALID_LINE
 from ..batch.line_file import encoded
 from ..batch.printed import PrintedRecords
-from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
+from ..engine.embedding import EVERY_CALL
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
 from .amount_leases import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable

@@ -11,14 +11,8 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TypeVar, Unpack, overload
 
-from ..engine.call.completion import Completion
-from ..engine.frontends.portal import Portal
-from ..engine.gate import CONCURRENCY
-from ..engine.options import EngineOptions
-from ..providers.catalog.provider import Provider
-from ..providers.model.events import Event
-from ..providers.model.request import Request
-from ..providers.model.response import Response
+from .. import Completion, EngineOptions, Event, Portal, Provider, Request, Response
+from ..engine.embedding import CONCURRENCY
 from .shared_rates import SharedRates, open_sharing_thread
 
 Key = TypeVar("Key")

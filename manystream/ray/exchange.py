@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from .. import ManystreamError
 from ..batch.lines import LineId
-from ..providers.errors import ManystreamError
 from .amount_leases import Gift
 from .rate_leases import Lease
 

@@ -22,9 +22,8 @@ from collections import deque
 from collections.abc import KeysView, Sequence
 from dataclasses import dataclass, field
 
-from ..engine.traffic.limits.bucket import Bucket
-from ..engine.traffic.limits.leases import EntryLease
-from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
+from .. import RateLimit
+from ..engine.embedding import Bucket, EntryLease, limits_of
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0

@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from ..engine.traffic.limits.rate_limit import RateLimit
-from ..providers.errors import InvalidRequestError
+from .. import InvalidRequestError, RateLimit
 from .rate_leases import RENEW_SECONDS, Lease, LeaseRequest
 from .ray_answers import KEEPER_OPTIONS, START_SECONDS, first_line, start_here
 from .ray_cluster import import_ray

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from .. import ErrorCategory, InvalidRequestError, ManystreamError, Request
 from ..batch.intake import RECORDED_TEXT
 from ..batch.lines import USAGE_MEMBERS, LineId
-from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSONObject, integer, mapping, string
-from ..providers.model.provider_error import ErrorCategory
-from ..providers.model.request import Request
 
 ID, MESSAGES, PROMPT = "id", "messages", "prompt"
 TEXT, ERROR, USAGE, FINISH_REASON = "text", "error", "usage", "finish_reason"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from ..batch import BatchBudget, Journal
 from ..batch.lines import LineId
-from ..engine.traffic.budgets.leases import UNITS_PER_USD
+from ..engine.embedding import UNITS_PER_USD
 from .amount_leases import AmountKeeper, AmountReport, Gift, units
 
 SPARE = 0.001

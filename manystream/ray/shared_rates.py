@@ -16,15 +16,9 @@ from typing import Protocol, Unpack
 
 import trio
 
-from ..engine.frontends.engine import Engine
-from ..engine.frontends.engine_thread import EngineThread
-from ..engine.options import EngineOptions
-from ..engine.traffic.limits.leases import LeasedRateLimit
-from ..engine.traffic.limits.rate_limit import RateLimit, limits_of
-from ..engine.traffic.options import Traffic
-from ..portal import open_thread
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
+from .. import Engine, EngineOptions, InvalidRequestError, Provider, RateLimit, Traffic
+from ..engine.embedding import LeasedRateLimit, limits_of
+from ..portal import EngineThread, open_thread
 from .rate_leases import RENEW_SECONDS, Keeper, Lease, LeasedEntry, LeaseRequest
 
 logger: logging.Logger = logging.getLogger("manystream.ray")

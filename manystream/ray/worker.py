@@ -17,21 +17,14 @@ from pathlib import Path
 
 import trio
 
+from .. import InvalidRequestError, JSONObject, Provider, RateLimit, Retry, Route, Traffic, open_engine
 from ..batch import Batch, BatchBudget, BatchError, Counters
 from ..batch.budget import SPENT
 from ..batch.line_file import encoded
 from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
-from ..engine import open_engine
-from ..engine.traffic.budgets.leases import LeasedBudget
-from ..engine.traffic.limits.rate_limit import EVERY_CALL, RateLimit
-from ..engine.traffic.options import OUTAGE, Traffic
-from ..engine.traffic.routing.options import Route
-from ..providers.catalog.provider import Provider
-from ..providers.errors import InvalidRequestError
-from ..providers.json.json_values import JSONObject
-from ..providers.model.options import Retry
+from ..engine.embedding import EVERY_CALL, OUTAGE, LeasedBudget
 from .amount_leases import AmountReport, Gift, WorkerAmount
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
 from .rate_leases import Lease, LeaseRequest

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Generic, Never, TypeVar, cast
 
-from ..transport.pool import PoolLimits
-from ..transport.tls import TLSConfig
+from .. import PoolLimits, TLSConfig
 from .client_transport import ClientTransport
 from .faults import ClientTransportError, Fault
 from .transfer import NetworkStream, Transfer

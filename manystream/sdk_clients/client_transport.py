@@ -14,6 +14,7 @@ import socket
 from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from typing import Final, cast
 
+from .. import TLSConfig
 from ..engine.request.value_rules import POOL_LIMITS
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
@@ -24,7 +25,6 @@ from ..transport.proxy import ProxyConfig, parse_proxy_url
 from ..transport.resolve import Resolver
 from ..transport.running import EventLoop, running_event_loop
 from ..transport.timers import Timers
-from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import DEFAULT_PORTS, Origin
 from .faults import ClientTransportError, Fault

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
+from .. import Dialect, ErrorCategory, InvalidRequestError, Provider
 from ..http_server import CONNECTION_HEADERS, BadRequest, HTTPRequest
-from ..providers.catalog.dialect import Dialect
-from ..providers.catalog.provider import Provider
 from ..providers.catalog.registry import DIALECT_MODULES, DIALECTS, PROMPT_DIALECTS, dialect_of
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import dumps
-from ..providers.model.provider_error import ErrorCategory
 from ..transport.exchange import RawHeaders
 
 SLOT_NAME = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]{1,100}"

@@ -13,23 +13,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ..engine.call.attempt import Attempt
-from ..engine.call.body import content_coding
-from ..engine.call.completion import Completion
-from ..engine.call.handle import Call
-from ..engine.call.plain_request import PlainRequest
-from ..engine.call.timeouts import BACKOFF, QUEUED
-from ..engine.request.forwarded import ForwardedBody, forwarded_request
-from ..engine.request.redaction import KeyFilter
+from .. import (
+    Call,
+    CallState,
+    Completion,
+    Dialect,
+    ErrorCategory,
+    InvalidRequestError,
+    ProviderError,
+    Request,
+    RequestOptions,
+    Response,
+)
+from ..engine.embedding import Attempt, ForwardedBody, KeyFilter, PlainRequest, content_coding, forwarded_request
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
-from ..providers.catalog.dialect import Dialect
 from ..providers.catalog.registry import DIALECTS, PROMPT_DIALECTS
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
 from ..providers.limits.output_limits import LIMITS, SETTINGS, output_limit
-from ..providers.model.provider_error import ErrorCategory, ProviderError
-from ..providers.model.request import Request, RequestOptions
-from ..providers.model.response import Response
 from ..transport.errors import TransportError
 from ..transport.exchange import Exchange, RawHeaders
 from ..transport.headers import headers_to_mapping
@@ -70,6 +70,9 @@ COMPRESSED = "the provider sent content-encoding {!r}, which was not asked for"
 
 MOST_AFTER_END = 64 * 1024
 """The most bytes of a body after the answer's end that a client gets."""
+
+HELD = (CallState.QUEUED, CallState.BACKOFF)
+"""The states of a call of which no attempt is under way."""
 
 STREAM_HEADERS = [("content-type", "text/event-stream"), ("cache-control", "no-cache")]
 
@@ -510,7 +513,7 @@ class Forwarding(ClientRequest):
     def _look(self) -> None:
         """Refuse a call that still waits when its client waits no longer. Keep-alives would let it wait for ever."""
         call, gateway = self._call, self._gateway
-        if self._is_over or self._completion is not None or call is None or call.state not in (QUEUED, BACKOFF):
+        if self._is_over or self._completion is not None or call is None or call.state not in HELD:
             return  # one that is under way is looked at when its attempt has failed
         if gateway.loop.clock() >= self._late_at:
             reason = f" (waiting for {call.waiting_for})" if call.waiting_for else ""

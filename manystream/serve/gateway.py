@@ -16,21 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..engine.call.handle import Call
-from ..engine.frontends.engine import Engine
+from .. import Call, Engine, EngineClosedError, ErrorCategory, InvalidRequestError, ProviderError, TooManyCallsError
+from ..engine.embedding import KeyFilter, calls_of
 from ..engine.request.credentials import is_loopback, why_no_key
-from ..engine.request.errors import EngineClosedError, TooManyCallsError
-from ..engine.request.redaction import KeyFilter
 from ..engine.request.value_rules import PATH, SECONDS
 from ..http_server import HTTPRequest, HTTPServer
 from ..providers.catalog.selection import configured, select
-from ..providers.errors import InvalidRequestError
 from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
-from ..providers.model.provider_error import ErrorCategory, ProviderError
 from ..providers.model.request import RequestOptions, Tags
 from ..providers.model.request_rules import REQUEST
-from ..providers.model.rules import Rule, check_arguments, described, flag, number, optional, whole
+from ..providers.model.rules import Rule, check_arguments, flag, number, optional, whole
 from ..providers.wire.retry_hints import retry_after_ms
 from ..transport.timers import Timer
 from .access import is_host, names_an_address, why_refused
@@ -49,8 +45,8 @@ from .forwarding import Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
 
 if TYPE_CHECKING:
-    from ..engine.gate import Calls
-    from ..engine.traffic.budgets.amounts import Budget
+    from .. import Budget
+    from ..engine.embedding import Calls
     from ..transport.loop import Loop
     from ..transport.timers import Timers
 
@@ -232,14 +228,12 @@ class Gateway:
         trace: str | os.PathLike[str] | None,
     ) -> None:
         """Listen. Raises `InvalidRequestError` and `OSError`."""
-        if getattr(engine, "_calls", None) is None:
-            raise InvalidRequestError("engine", f"must be the engine of an open_engine block, not {described(engine)}")
+        self.calls: Calls = calls_of(engine)
         check_arguments(
             OPTIONS, host=host, port=port, key=key, keep_alive=keep_alive, queue=queue, grace=grace, trace=trace
         )
         if not is_loopback(f"http://[{host}]" if ":" in host else f"http://{host}") and not key:
             raise InvalidRequestError("key", f"is needed: {host!r} can be reached by others, who would use your keys")
-        self.calls: Calls = engine._calls  # pyright: ignore[reportPrivateUsage]
         self.calls.check_here()
         self.served: Served = served_by(self.calls.starter.providers)
         runtime = self.calls.starter.runtime

@@ -16,10 +16,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, cast
 
-from ..engine.call.completion import Completion
+from .. import Block, Completion, ManystreamError, Message, Request, Response, Role, Text, Thinking, Tokens, ToolCall
+from ..engine.embedding import NoteLogger, Notes
 from ..engine.observe import private_file
-from ..engine.request.noting import NoteLogger, Notes
-from ..providers.errors import ManystreamError
 from ..providers.json.json_values import (
     JSON,
     JSONObject,
@@ -31,10 +30,6 @@ from ..providers.json.json_values import (
     same_value,
     string,
 )
-from ..providers.model.messages import Block, Message, Role, Text, Thinking, ToolCall
-from ..providers.model.request import Request
-from ..providers.model.response import Response
-from ..providers.model.tokens import Tokens
 
 logger: NoteLogger = NoteLogger("manystream.serve")
 

@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 
-from ...engine.monitor import FORMAT, runtime_folder, sockets
-from ...engine.private_socket import has_own_peer, is_own_folder
+from ...engine.monitor import FORMAT, has_own_peer, is_own_folder, runtime_folder, sockets
 from ...providers.json.exact_numbers import UnwritableNumberError
 from ...providers.json.json_values import JSONObject, MalformedJSONError, dumps_printable, integer, loads_object
 from ..output.errors import CommandError
