@@ -1,8 +1,9 @@
 """A learned limit for the calls that run at a time, for servers that report no limit and queue or refuse excess calls.
 
 Many inference servers report how many calls run and wait there. The limit then follows these figures: it doubles while
-nothing waits, and is what runs and a tenth while more waits. Clients of one server see the same figures. Each cuts its
-own calls by the same part, and each adds the same number, so that their numbers become equal. The figures of one of
+nothing waits, and is what runs and a tenth while more waits. Where the server runs the same number each time that calls
+wait, it is what runs: a free place shows itself. Clients of one server see the same figures. Each cuts its own calls by
+the same part, and each adds the same number, so that their numbers become equal. The figures of one of
 several replicas at an address hold for all as far as they are proportions, and the median of the latest reports is what
 most replicas say.
 
@@ -118,6 +119,22 @@ class _Running:
     excess: float = 0.0
 
 
+@dataclass(slots=True, frozen=True)
+class _Report:
+    """What the server said, and when.
+
+    running: the calls of all clients that run there.
+    queued: what waits there, as a part of what runs.
+    fits: our calls that would run if each client sent only what runs.
+    ended: our calls that had ended until then.
+    """
+
+    running: float
+    queued: float
+    fits: float
+    ended: int
+
+
 @dataclass(slots=True)
 class _Ended:
     ratio: float
@@ -143,8 +160,9 @@ class Concurrency:
         self.load: ServerLoad | None = None
         self.loaded_at: float = -math.inf
         self.hold_until: float = -math.inf
-        # Of the latest reports: what waits in the server as a part of what runs, and the limit at which a tenth would.
-        self._reports: deque[tuple[float, float]] = deque(maxlen=LATEST)
+        self._reports: deque[_Report] = deque(maxlen=LATEST)
+        self._places = math.inf  # the calls that run in the server each time that some wait; infinity: not so
+        self._calls_ended = 0
         self._calm = LATEST  # the reports in a row by which nothing waits
         self._calls: dict[Permit, _Running] = {}
         self._least_to_token = LeastTimes()
@@ -191,6 +209,7 @@ class Concurrency:
     def end(self, permit: Permit, now: float, output_tokens: float = 0.0) -> None:
         """Record the end of a call. `output_tokens`: those of an unstreamed response; 0 if unknown or streamed."""
         call = self._calls.pop(permit, None)
+        self._calls_ended += 1
         self._refusals = 0
         if self._is_by_tokens != (output_tokens > 0):
             self._is_by_tokens, self._round_at = output_tokens > 0, math.inf
@@ -239,18 +258,31 @@ class Concurrency:
             return
         self.source = "server_queue"
         queued = load.waiting / max(1.0, load.running)
-        self._reports.append((queued, self.running * (1.0 + SPARE) / (1.0 + queued)))
-        usual = median_low(part for part, _ in self._reports)
+        self._reports.append(_Report(load.running, queued, self.running / (1.0 + queued), self._calls_ended))
+        usual = median_low(report.queued for report in self._reports)
         share = max(1.0, SHARE * load.running)
         self._calm = self._calm + 1 if usual == 0.0 else 0
-        if min(queued, usual) > SPARE:
-            fits = max(limit for _, limit in self._reports)
+        self._find_places(load.running)
+        is_full = load.running == self._places
+        if min(queued, usual) > (2.0 * share / load.running if is_full else SPARE):
+            fits = max(report.fits for report in self._reports) * (1.0 if is_full else 1.0 + SPARE)
             self.limit = min(self.limit, self.at_most, max(fits + share, LEAST_REPORTED))
-        elif in_use and self._calm == 0:
+        elif in_use and self._calm == 0 and self._places == math.inf:
             self._grow(share)
         elif in_use and queued == 0.0:
             doubles = self._calm >= LATEST and now - self._refused_at > REFUSED_LATELY
             self._grow((self.limit if seconds <= LATE else self.limit / 4.0) if doubles else share / 4.0)
+
+    def _find_places(self, running: float) -> None:
+        """Note whether the server runs the same number of calls each time that some wait, while calls end."""
+        if running > self._places:
+            self._places = math.inf
+        elif (
+            len(self._reports) == LATEST
+            and all(report.running == running >= 1.0 and report.queued > 0.0 for report in self._reports)
+            and len({report.ended for report in self._reports}) == LATEST
+        ):
+            self._places = running
 
     def no_report(self) -> None:
         """Go by the times of calls: the server did not say how many wait there."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import pytest
 import trio
@@ -31,6 +33,7 @@ class Batch:
     report: what it says of its queue; None: 404.
     late: seconds until it says so.
     in_heads: whether the head of an unstreamed answer says how many wait.
+    spread: the seconds of a call differ by up to this part of them.
     """
 
     slots: int = 40
@@ -38,14 +41,17 @@ class Batch:
     report: Callable[[Batch], str] | None = vllm
     late: float = 0.0
     in_heads: bool = False
+    spread: float = 0.0
     running: int = 0
     waiting: int = 0
     most: int = 0
     asked: list[float] = field(default_factory=list[float])
     heads: list[bytes] = field(default_factory=list[bytes])
+    waits: list[float] = field(default_factory=list[float])
 
     def __post_init__(self) -> None:
         self._places = trio.Semaphore(self.slots)
+        self._chance = random.Random(3)
 
     async def serve(self, line: Line) -> None:
         while request := await line.request():
@@ -58,11 +64,13 @@ class Batch:
                 continue
             self.waiting += 1
             self.most = max(self.most, self.waiting + self.running)
+            since = trio.current_time()
             await self._places.acquire()
+            self.waits.append(trio.current_time() - since)
             self.waiting -= 1
             self.running += 1
             try:
-                await trio.sleep(self.seconds)
+                await trio.sleep(self.seconds * (1 + self.spread * self._chance.uniform(-1, 1)))
                 if b'"stream":true' in request:
                     await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
                 else:
@@ -107,6 +115,20 @@ async def test_the_limit_is_what_runs_and_a_tenth(
     assert limiter.concurrent_by == "server_queue"
     assert limiter.server_load is not None
     assert len(server.asked) < 5 * seconds
+
+
+async def test_hardly_a_call_waits_where_places_show(autojump_clock: MockClock) -> None:
+    """A server that runs the same number each time that calls wait is used whole without a tenth that waits there."""
+    autojump_clock.autojump_threshold = 0.005
+    server = Batch(spread=0.8)
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            calls = [engine.start_stream(ms.Request("here/m", HELLO)) for _ in range(500)]
+            assert all([(await call.wait()).success for call in calls])
+            seconds = trio.current_time()
+    assert seconds < 1.2 * 500 / server.slots * server.seconds
+    assert fmean(server.waits[200:]) < 0.05 * server.seconds
 
 
 async def test_it_is_asked_only_while_calls_wait(autojump_clock: MockClock) -> None:
