@@ -23,6 +23,28 @@ def is_running() -> bool:
     return True
 
 
+def make_loop(event_loop: object, clock: Callable[[], float]) -> Loop:
+    """Return a multi-request loop. Raises `EventLoopError` where the event loop could not wait for it.
+
+    event_loop: an asyncio loop, or the token of a trio run.
+    """
+    poller = make_poller()
+    try:
+        if poller is None:
+            raise NotImplementedError
+        if isinstance(event_loop, asyncio.AbstractEventLoop):
+            event_loop.add_reader(poller.fileno(), _nothing)
+            event_loop.remove_reader(poller.fileno())
+    except NotImplementedError:
+        if poller is not None:
+            poller.close()
+        raise EventLoopError(
+            f"{type(event_loop).__name__} on this platform cannot wait for an epoll or kqueue object: run the program"
+            " on asyncio.SelectorEventLoop or uvloop, or use manystream.portal"
+        ) from None
+    return PollerLoop(poller, clock)
+
+
 class AsyncioTasks:
     """The tasks of one engine on an asyncio loop. The block `async with tasks:` must not raise."""
 
@@ -55,20 +77,7 @@ class AsyncioTasks:
 
     def make_loop(self) -> Loop:
         """Return a multi-request loop. Raises `EventLoopError` where the event loop could not wait for it."""
-        poller = make_poller()
-        try:
-            if poller is None:
-                raise NotImplementedError
-            self._loop.add_reader(poller.fileno(), _nothing)
-            self._loop.remove_reader(poller.fileno())
-        except NotImplementedError:
-            if poller is not None:
-                poller.close()
-            raise EventLoopError(
-                f"{type(self._loop).__name__} on this platform cannot wait for an epoll or kqueue object: run the"
-                " program on asyncio.SelectorEventLoop or uvloop, or use manystream.portal"
-            ) from None
-        return PollerLoop(poller, self.backend.clock)
+        return make_loop(self._loop, self.backend.clock)
 
     def interrupt(self, error: BaseException) -> None:
         """Cancel the task that entered the block."""

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, Unpack
 
 from ...providers.catalog.provider import Provider
 from ...transport.backend import Backend
-from ...transport.loop import Loop, PollerLoop, make_poller
+from ...transport.loop import Loop
 from ...transport.running import EventLoop, EventLoopEndedError, running_event_loop
+from .. import asyncio_tasks
 from ..call.home import Home
 from ..gate import Calls
 from ..request.errors import EngineClosedError, EventLoopError
@@ -46,11 +47,8 @@ class LoopTasks:
             self.on_failure(error)
 
     def make_loop(self) -> Loop:
-        """Return a multi-request loop. Raises `EventLoopError` where the platform has neither epoll nor kqueue."""
-        poller = make_poller()
-        if poller is None:
-            raise EventLoopError("this platform has neither epoll nor kqueue: use ms.open_engine in a trio task")
-        return PollerLoop(poller, self.backend.clock)
+        """Return a multi-request loop. Raises `EventLoopError` where the event loop cannot wait for it."""
+        return asyncio_tasks.make_loop(self.home.loop, self.backend.clock)
 
     def interrupt(self, error: BaseException) -> None:
         """End the event loop with the exception: there is no block that could raise it."""

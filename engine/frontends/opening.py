@@ -24,6 +24,7 @@ from ..request.errors import refuse_await
 from ..services import EngineTasks, HeldTasks, hold_tasks
 
 if TYPE_CHECKING:
+    from ...transport.backend import Cancellable
     from ...transport.proxy import ProxyConfig
     from ..calls import CallStarter
     from ..options import EngineOptions
@@ -62,7 +63,7 @@ class OpenEngine:
     at_end: what calls `end` at the end of the event loop; None where a block does.
     """
 
-    __slots__ = ("_configuration", "_loop", "_sharing", "_timers", "at_end", "calls")
+    __slots__ = ("_configuration", "_loop", "_monitor", "_sharing", "_timers", "at_end", "calls")
 
     def __init__(self, tasks: EngineTasks, configuration: Configuration) -> None:
         """Raises `EventLoopError` on an event loop that cannot wait for file descriptors."""
@@ -70,6 +71,7 @@ class OpenEngine:
         self._loop = loop = tasks.make_loop()
         self._timers = timers = Timers(loop.catch_up)
         self._sharing: Sharing | None = None
+        self._monitor: Cancellable | None = None
         self.at_end: object = None
 
         def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
@@ -100,7 +102,7 @@ class OpenEngine:
             calls.backend.start(load_for_calls, calls.backend, self._configuration.providers)
         else:
             _ = calls.starter  # it checks the options of traffic control and the observer's methods
-        _start_monitor(calls, options.get("monitor", False))
+        self._monitor = _start_monitor(calls, options.get("monitor", False))
         traffic = options.get("traffic")
         if traffic is not None and calls.starter.share is not None:
             from ..sharing import Sharing
@@ -124,6 +126,8 @@ class OpenEngine:
         """Close an engine that has no block. Idempotent. `reason`: for the error of later calls."""
         if not self.calls.home.is_forked:
             self.calls.close(reason)
+            if self._monitor is not None:
+                self._monitor.cancel()
             self.leave()
             self.end_timers()
             self.end_loop()
@@ -145,12 +149,12 @@ class OpenEngine:
         self.end_loop()
 
 
-def _start_monitor(calls: Calls, path: str | os.PathLike[str] | bool) -> None:
+def _start_monitor(calls: Calls, path: str | os.PathLike[str] | bool) -> Cancellable | None:
     if path is False:
-        return
+        return None
     from ..monitor import Monitor
 
-    calls.backend.start(Monitor(calls, None if path is True else path).run)
+    return calls.backend.start(Monitor(calls, None if path is True else path).run)
 
 
 @asynccontextmanager

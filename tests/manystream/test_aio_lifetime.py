@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -188,10 +189,13 @@ class ProactorLoop(asyncio.SelectorEventLoop):
         raise NotImplementedError
 
 
-def test_an_event_loop_that_cannot_watch_descriptors_is_refused(provider: ms.Provider) -> None:
+@pytest.mark.parametrize("opens", [ms.open_engine, ms.LazyEngine])
+def test_an_event_loop_that_cannot_watch_descriptors_is_refused(
+    opens: Callable[..., Any], provider: ms.Provider
+) -> None:
     async def main() -> None:
-        async with ms.open_engine([provider]):
-            raise AssertionError
+        async with opens([provider]) as engine:
+            engine.start_request(ms.Request("sim", "hi"))
 
     words = r"ProactorLoop on this platform cannot wait for an epoll .* use manystream\.portal"
     with contextlib.closing(ProactorLoop()) as loop, pytest.raises(EventLoopError, match=words):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -147,6 +149,22 @@ def test_it_is_closed_for_good(provider: ms.Provider, run: Callable[[Program], o
         await engine.close()
         with pytest.raises(ms.EngineClosedError, match=r"engine\.close\(\) was called"):
             await engine.request(ask())
+
+    run(main)
+
+
+def test_closing_it_ends_its_monitor(provider: ms.Provider, run: Callable[[Program], object], tmp_path: Path) -> None:
+    path = tmp_path / "monitor.sock"
+
+    async def main() -> None:
+        engine = ms.LazyEngine([provider], monitor=path)
+        assert (await engine.request(ask())).text
+        assert path.is_socket()
+        await engine.close()
+        with trio.fail_after(60) if run is LIBRARIES["trio"] else contextlib.nullcontext():
+            while path.exists():
+                await (trio.sleep(0) if run is LIBRARIES["trio"] else asyncio.sleep(0))
+        assert run is LIBRARIES["trio"] or len(asyncio.all_tasks()) == 1
 
     run(main)
 
