@@ -1,11 +1,12 @@
-"""An HTTP/1.1 server (RFC 9112): what the simulator and the gateway have in common.
+"""An HTTP/1.1 server (RFC 9112) with WebSockets: what the simulator and the gateway have in common.
 
 `RequestReader` reads requests incrementally. `HTTPConnection` is one client's socket: it reads one request after the
-other, and sends what the socket takes. A subclass answers the requests: the simulator's with frames that are written
-beforehand, an `AnsweringConnection` with responses. `HTTPServer` accepts connections. Both are served by a `Loop`: the
-simulator's or the engine's.
+other, and sends what the socket takes. After `open_websocket` it reads messages instead. A subclass answers them: the
+simulator's with frames that are written beforehand, an `AnsweringConnection` with responses. `HTTPServer` accepts
+connections. Both are served by a `Loop`: the simulator's or the engine's.
 
-This module imports nothing of the library: the simulator, which tests the library, shares no other code with it.
+Of the library, this module imports the frames of a WebSocket: the simulator, which tests the library, shares no other
+code with it.
 
 One file because a connection, its reader and its server hold each other's state.
 """
@@ -25,6 +26,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote
+
+from .transport.websocket import (
+    CLOSE,
+    PING,
+    POLICY,
+    PONG,
+    FrameError,
+    FrameReader,
+    HandshakeError,
+    accept_upgrade,
+    decode_close,
+    encode_close,
+    encode_frame,
+)
 
 Headers: TypeAlias = Sequence[tuple[str, str]]
 
@@ -46,6 +61,12 @@ LEAST_BYTES = 64 * 1024
 ACCEPT_PAUSE = 0.1
 """Seconds until connections are accepted again after no file descriptor was left."""
 
+WEBSOCKET_SECONDS = 3600.0
+"""Seconds that a WebSocket lives, as at OpenAI. An idle one is pinged at each `REQUEST_SECONDS`."""
+
+STREAM_LIMIT = 32
+"""The number of names of streams of a WebSocket, as at OpenAI."""
+
 SPARE_DESCRIPTORS = 16
 """The number of waiting connections that are closed when no file descriptor is left: their answers need some, too."""
 
@@ -58,6 +79,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _WOULD_BLOCK = (BlockingIOError, InterruptedError)
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*+(?:;[\t -~\x80-\xff]*+)?+")
 
 _TOKEN = re.compile(r"[!#-'*+.0-9A-Z^_`a-z|~-]++")
@@ -76,12 +98,12 @@ LAST_CHUNK = b"0\r\n\r\n"
 _VERSION = b"HTTP/1.1 "
 
 REASONS = {
-    102: "Processing", 200: "OK", 202: "Accepted", 400: "Bad Request", 401: "Unauthorized", 402: "Payment Required",
-    403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 408: "Request Timeout", 409: "Conflict",
-    413: "Content Too Large", 415: "Unsupported Media Type", 422: "Unprocessable Content", 426: "Upgrade Required",
-    429: "Too Many Requests", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
-    501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout",
-    529: "Site Overloaded",
+    101: "Switching Protocols", 102: "Processing", 200: "OK", 202: "Accepted", 400: "Bad Request",
+    401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    408: "Request Timeout", 409: "Conflict", 413: "Content Too Large", 415: "Unsupported Media Type",
+    422: "Unprocessable Content", 426: "Upgrade Required", 429: "Too Many Requests",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway",
+    503: "Service Unavailable", 504: "Gateway Timeout", 529: "Site Overloaded",
 }  # fmt: skip
 
 
@@ -159,6 +181,12 @@ class RequestReader:
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
         self._buffer += data
+
+    def take_rest(self) -> bytes:
+        """Return the bytes after the last request, and forget them."""
+        rest = bytes(self._buffer)
+        self._buffer.clear()
+        return rest
 
     def next_request(self) -> HTTPRequest | None:
         """The next request, or None while it is incomplete. Raises `BadRequest`."""
@@ -317,6 +345,29 @@ def http_head(status: int, headers: Headers) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
+def websocket_head(request: HTTPRequest) -> bytes:
+    """The head of the response that opens a WebSocket. Raises `BadRequest` for a request that cannot open one."""
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    try:
+        accepted = accept_upgrade(request.method.encode(), headers if request.chunked else ())
+    except HandshakeError as error:
+        raise BadRequest(error.status, str(error)) from None
+    return http_head(101, [(name.decode(), value.decode()) for name, value in accepted])
+
+
+def text_frame(message: bytes) -> bytes:
+    """The frame of a text that a WebSocket's server sends."""
+    return encode_frame(message, masked=False)
+
+
+def close_frame(code: int, reason: str = "") -> bytes:
+    """The frame with which it closes the WebSocket."""
+    return encode_frame(encode_close(code, reason), CLOSE, masked=False)
+
+
+PING_FRAME = encode_frame(b"", PING, masked=False)
+
+
 def chunk(data: bytes) -> bytes:
     """The data as one HTTP chunk."""
     return b"%x\r\n%b\r\n" % (len(data), data)
@@ -365,9 +416,13 @@ class HTTPConnection(abc.ABC):
     ended: the client sends nothing more.
     unsent: bytes that the socket has not taken yet.
     taken: the number of such bytes that it has taken later.
+    websocket: reads what comes as messages; None while the connection speaks HTTP.
     """
 
-    __slots__ = ("_is_reading", "_server", "answering", "ended", "label", "reader", "send", "sock", "taken", "unsent")
+    __slots__ = (
+        "_discards", "_is_reading", "_server", "answering", "ended", "label", "reader", "send", "sock", "taken",
+        "unsent", "websocket",
+    )  # fmt: skip
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         self.sock: socket.socket = sock
@@ -378,8 +433,10 @@ class HTTPConnection(abc.ABC):
         self.unsent: bytes | memoryview = b""
         self.taken: int = 0
         self.label: str = ""
+        self.websocket: WebSocket | None = None
         self._server = server
         self._is_reading = False
+        self._discards = 0  # bytes that may still come of what was refused before its end
 
     # --- for the subclass to define ---
 
@@ -411,6 +468,9 @@ class HTTPConnection(abc.ABC):
 
     def too_late(self) -> None:
         """The next request did not come in time."""
+        if self.websocket is not None and not self._discards:
+            self.websocket.waited()
+            return
         if not self.reader.pending:
             self.client_left()
             return
@@ -427,6 +487,17 @@ class HTTPConnection(abc.ABC):
             return
         except OSError:
             self.client_left()
+            return
+        if self._discards:
+            self._discards = max(0, self._discards - len(data)) if data else 0
+            if not self._discards:
+                self.client_left()
+            return
+        if self.websocket is not None:
+            if data:
+                self.websocket.receive(data)
+            else:
+                self.client_left()
             return
         if not data:
             self.input_ended()
@@ -468,6 +539,9 @@ class HTTPConnection(abc.ABC):
     def next(self) -> None:
         """Read the next complete request, if there is one, and begin its answer."""
         self.answering = False
+        if self.websocket is not None:
+            self.websocket.next()
+            return
         if self._is_reading:
             return  # the loop below reads it: an answer may end inside `begin`
         self._is_reading = True
@@ -505,6 +579,24 @@ class HTTPConnection(abc.ABC):
             return None
         return request
 
+    def open_websocket(self, websocket: WebSocket) -> None:
+        """Read messages from now on. The head of the response was sent."""
+        self.websocket = websocket
+        self.next()
+        rest = self.reader.take_rest()
+        if rest and self.is_open:
+            websocket.receive(rest)
+
+    def discard(self) -> None:
+        """Read what still comes of what was refused. If its socket were closed now, TCP would reset the connection,
+        and its client, which still sends, would not read the answer."""
+        self._discards = BODY_LIMIT
+        self.answering = False
+        self.reader = RequestReader()
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(socket.SHUT_WR)
+        self._server.wait_for(self)
+
     def write(self, data: bytes) -> None:
         """Send bytes, and keep what the socket does not take."""
         if self.unsent:
@@ -532,6 +624,130 @@ class HTTPConnection(abc.ABC):
         self.sock.close()
 
 
+class WebSocket(abc.ABC):
+    """The messages of a connection that has become a WebSocket (RFC 6455). A subclass answers them.
+
+    connection, server: the connection and its server.
+    until: when it has lived its time, on the loop's clock. It then ends as soon as it answers nothing.
+    streams: the names of its streams so far, which Responses calls `stream_id`.
+    """
+
+    __slots__ = ("_is_pinged", "_reader", "connection", "server", "streams", "until")
+
+    def __init__(self, connection: HTTPConnection, server: HTTPServer, until: float) -> None:
+        self.connection: HTTPConnection = connection
+        self.server: HTTPServer = server
+        self.until: float = until
+        self.streams: set[str] = set()
+        self._reader = FrameReader(BODY_LIMIT, masked=True)
+        self._is_pinged = False
+
+    # --- for the subclass to define ---
+
+    @abc.abstractmethod
+    def message(self, data: bytes) -> None:
+        """Answer a message, or keep it."""
+
+    @abc.abstractmethod
+    def outlived(self) -> None:
+        """The WebSocket has lived its time, and answers nothing. `end` is to be called."""
+
+    def next(self) -> None:
+        """Go on after an answer."""
+        self.rest()
+
+    def end(self, code: int, reason: str = "") -> None:
+        """Send a close frame, and read nothing more. What is being answered gets no end."""
+        connection = self.connection
+        connection.write(close_frame(code, reason))
+        if connection.answering or connection.unsent:
+            connection.client_left()
+        elif connection.is_open:
+            connection.discard()
+
+    # --- for the subclass to call ---
+
+    def begin(self) -> None:
+        """Begin an answer. After it, the connection's `next` is to be called."""
+        self.connection.answering = True
+        self.server.waiting.pop(self.connection, None)
+
+    def send(self, message: bytes) -> None:
+        """Send a text."""
+        self.connection.write(text_frame(message))
+
+    def why_not(self, stream: object) -> tuple[str, str] | None:
+        """Return code and message of the error for the name of a stream; None for a name that may be used."""
+        if stream is None or stream in self.streams:
+            return None
+        if not isinstance(stream, str) or _STREAM.fullmatch(stream) is None:
+            return "invalid_stream_id", "stream_id must be 1 to 256 letters, digits and ._-"
+        if len(self.streams) >= STREAM_LIMIT:
+            return "websocket_stream_limit_reached", f"a connection has at most {STREAM_LIMIT} named streams"
+        self.streams.add(stream)
+        return None
+
+    # --- driven by the connection ---
+
+    @property
+    def pending(self) -> int:
+        """Number of bytes of an incomplete message."""
+        return self._reader.pending
+
+    def receive(self, data: bytes) -> None:
+        """Read bytes."""
+        connection, pong, failure = self.connection, None, None
+        if not connection.answering and not self.pending and not self.rest():
+            return
+        self._is_pinged = False
+        try:
+            messages = self._reader.feed(data)
+        except FrameError as error:
+            messages, failure = error.messages, error
+        for opcode, payload in messages:
+            if not connection.is_open:
+                return
+            if opcode == CLOSE:
+                self._closed(payload)
+                return
+            if opcode == PING:
+                pong = payload
+            elif opcode != PONG:
+                self.message(payload)
+        if failure is not None:
+            self.end(failure.code, str(failure))
+        elif pong is not None and not connection.unsent:  # the latest one counts (RFC 6455, 5.5.3)
+            connection.write(encode_frame(pong, PONG, masked=False))
+
+    def _closed(self, payload: bytes) -> None:
+        try:
+            decode_close(payload)
+        except FrameError as error:
+            payload = encode_close(error.code)
+        self.connection.write(encode_frame(payload, CLOSE, masked=False))
+        self.connection.client_left()
+
+    def rest(self) -> bool:
+        """Wait for the next message from now on. Returns False if it has lived its time, or was closed."""
+        if self.connection.is_open and self.server.loop.clock() >= self.until:
+            self.outlived()
+        elif self.connection.is_open:
+            self.server.wait_for(self.connection)
+            return True
+        return False
+
+    def waited(self) -> None:
+        """Look at a client that has sent nothing, or too little, for `REQUEST_SECONDS`."""
+        if self.pending:
+            self.end(POLICY, f"the rest of a message did not come in {REQUEST_SECONDS:g} seconds")
+        elif self._is_pinged:
+            self.connection.client_left()
+        else:
+            self._is_pinged = True
+            self.connection.write(PING_FRAME)
+            self.rest()
+
+
 class AnsweringConnection(HTTPConnection):
     """A connection that answers with whole responses, and with responses whose bodies come in pieces.
 
@@ -540,11 +756,11 @@ class AnsweringConnection(HTTPConnection):
     has_head: the head of a response in pieces was sent.
     """
 
-    __slots__ = ("_bodiless", "_chunked", "_closes", "_discards", "_early", "_stalls", "_waits", "has_head")
+    __slots__ = ("_bodiless", "_chunked", "_closes", "_early", "_is_refused", "_stalls", "_waits", "has_head")
 
     def __init__(self, server: HTTPServer, sock: socket.socket) -> None:
         HTTPConnection.__init__(self, server, sock)
-        self._discards = 0  # bytes that may still come of a request that was refused before its end
+        self._is_refused = False  # before the end of the request, which may still come
         self._early = 0  # bytes of the next head that were sent
         self.has_head: bool = False
         self._bodiless = False  # the response has a head only (HEAD)
@@ -602,8 +818,8 @@ class AnsweringConnection(HTTPConnection):
         self._closes |= cut
         if self.unsent:
             self._waits = True
-        elif self._closes and self._discards and self.is_open and not self.ended:
-            self._discard()
+        elif self._closes and self._is_refused and self.is_open and not self.ended:
+            self.discard()
         elif self._closes:
             self._server.drop(self)
         elif self.is_open:
@@ -616,14 +832,6 @@ class AnsweringConnection(HTTPConnection):
     def _rest_of_head(self, status: int, headers: Headers) -> bytes:
         sent, self._early = self._early, 0
         return http_head(status, headers)[sent:]
-
-    def _discard(self) -> None:
-        """Read what still comes of a refused request. If its socket were closed now, TCP would reset the connection,
-        and its client, which still sends, would not read the answer."""
-        self.reader: RequestReader = RequestReader()
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_WR)
-        self._server.wait_for(self)
 
     # --- as the connection ---
 
@@ -655,8 +863,7 @@ class AnsweringConnection(HTTPConnection):
         self.answer(request)
 
     def refuse(self, error: BadRequest) -> None:
-        self._closes = True
-        self._discards = BODY_LIMIT
+        self._closes = self._is_refused = True
         self.answer_wrong(error)
 
     def drained(self) -> None:
@@ -665,20 +872,6 @@ class AnsweringConnection(HTTPConnection):
             self.finish()
         else:
             self.has_room()
-
-    def on_readable(self) -> None:
-        if not self._discards:
-            super().on_readable()
-            return
-        try:
-            size = len(self.sock.recv(RECEIVE_SIZE))
-        except _WOULD_BLOCK:
-            return
-        except OSError:
-            size = 0
-        self._discards = max(0, self._discards - size)
-        if not size or not self._discards:
-            self._server.drop(self)
 
     def input_ended(self) -> None:
         """Find out whether the client has closed the connection, or only its own direction of it.
@@ -801,7 +994,7 @@ class HTTPServer:
             if until > now:
                 break
             del self.waiting[connection]
-            received = connection.reader.pending
+            received = (connection.websocket or connection.reader).pending
             if received < had + LEAST_BYTES:
                 connection.too_late()
             else:

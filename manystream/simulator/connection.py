@@ -22,6 +22,7 @@ class Connection(HTTPConnection):
 
     The loop reads and writes these attributes for each event, so they are flat.
 
+    asked: the latest request.
     program: the response that is being sent; None between two exchanges.
     frames: the frames of the program.
     interval: seconds between two frames.
@@ -32,11 +33,12 @@ class Connection(HTTPConnection):
     stamps: the times that frames of this response have shown so far, in nanoseconds.
     """
 
-    __slots__ = ("_owner", "due", "end", "frames", "interval", "position", "program", "stamps", "ticket")
+    __slots__ = ("_owner", "asked", "due", "end", "frames", "interval", "position", "program", "stamps", "ticket")
 
     def __init__(self, owner: Server, sock: socket.socket) -> None:
         HTTPConnection.__init__(self, owner.http, sock)
         self._owner = owner
+        self.asked: HTTPRequest = HTTPRequest("", "", {})
         self.program: Program | None = None
         self.frames: list[bytes] = []
         self.position: int = 0
@@ -57,6 +59,13 @@ class Connection(HTTPConnection):
 
     def client_left(self) -> None:
         self._owner.client_left(self)
+
+    def write(self, data: bytes) -> None:
+        program = self.program
+        if program is None or program.frames_per_send > 1 or not 0 < self.position < self.end:
+            super().write(data)
+        else:  # what was sent may end inside a message
+            self.frames, self.end = [*self.frames, data], self.end + 1
 
     def on_writable(self) -> None:
         waiting = len(self.unsent)

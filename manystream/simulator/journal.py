@@ -61,19 +61,21 @@ class Statistics:
 
 @dataclass(slots=True)
 class Entry:
-    """One recorded request. The body is parsed only when it is shown."""
+    """One recorded request. The body is parsed only when it is shown. sent: the WebSocket's message that asked it."""
 
     method: str
     target: str
     headers: dict[str, str]
     data: bytes
+    sent: bytes = b""
 
     def shown(self) -> dict[str, object]:
         """The request as a JSON object. `body` is the parsed body, or its text where it is not JSON."""
         body: object = None
         if self.data:
             body = raw_json(self.data) if is_json(self.data) else self.data.decode("utf-8", "replace")
-        return {"method": self.method, "path": self.target, "headers": self.headers, "body": body}
+        shown: dict[str, object] = {"method": self.method, "path": self.target, "headers": self.headers, "body": body}
+        return {**shown, "sent": raw_json(self.sent)} if self.sent else shown
 
 
 class Journal:
@@ -84,11 +86,11 @@ class Journal:
     def __init__(self, length: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=length)
 
-    def add(self, request: HTTPRequest) -> None:
+    def add(self, request: HTTPRequest, sent: bytes = b"") -> None:
         """Record a request, without its credentials."""
         headers = {name: REDACTED if name in SECRET_HEADERS else value for name, value in request.headers.items()}
         target = _SECRET_QUERY.sub(r"\1" + REDACTED, request.target)
-        self._entries.append(Entry(request.method, target, headers, request.body))
+        self._entries.append(Entry(request.method, target, headers, request.body, sent))
 
     def body(self) -> bytes:
         """The requests as a JSON array, oldest first."""

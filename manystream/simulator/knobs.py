@@ -67,6 +67,11 @@ class Knobs:
     reset: send a TCP reset after `k` events.
     truncate: end the body after `k` events, with correct HTTP framing.
     stall: send nothing more after `k` events and keep the connection open.
+    silent: the same, and read nothing: over a WebSocket, answer no ping.
+    cut_bytes: close the socket after so many bytes of the events.
+    close: end a WebSocket with this code, after `truncate` events, or before the first one.
+    largest: a message of a WebSocket with more bytes ends it with the code 1009.
+    lifetime: seconds that a WebSocket lives.
     malformed: event `k` is broken JSON.
     error: event `k` is an error inside the stream.
     error_status: the HTTP status whose error that is.
@@ -96,6 +101,11 @@ class Knobs:
     reset: int | None = None
     truncate: int | None = None
     stall: int | None = None
+    silent: int | None = None
+    cut_bytes: int | None = None
+    close: int | None = None
+    largest: int | None = None
+    lifetime: float = 3600.0
     malformed: int | None = None
     error: int | None = None
     error_status: int = 500
@@ -109,12 +119,12 @@ class Knobs:
 
     def without_faults(self) -> Knobs:
         """The same knobs without faults."""
-        return replace(
-            self, drop=False, fail=None, cut=None, reset=None, truncate=None, stall=None, malformed=None, error=None
-        )
+        return replace(self, drop=False, **dict.fromkeys(FAULTS))  # type: ignore[arg-type]  # each may be None
 
 
-FAULTS = ("fail", "cut", "reset", "truncate", "stall", "malformed", "error")
+FAULTS = (
+    "fail", "cut", "cut_bytes", "reset", "truncate", "close", "stall", "silent", "malformed", "error", "largest",
+)  # fmt: skip
 
 
 def _number(low: float, high: float) -> Callable[[str], float]:
@@ -169,6 +179,11 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
     "reset": _PLACE,
     "truncate": _PLACE,
     "stall": _PLACE,
+    "silent": _PLACE,
+    "cut_bytes": (_whole(0, 1 << 30), "0 to 1073741824 bytes"),
+    "close": (_whole(1000, 4999), "a code from 1000 to 4999"),
+    "largest": (_whole(0, 1 << 30), "0 to 1073741824 bytes"),
+    "lifetime": (_number(0, 86400), "0 to 86400 seconds"),
     "malformed": _PLACE,
     "error": _PLACE,
     "error_status": (_whole(400, 599), "an HTTP status from 400 to 599"),

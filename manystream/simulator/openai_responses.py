@@ -31,7 +31,7 @@ from .scenario import Scenario, ScriptedCall, is_forged, sign
 from .wire import CREATED, JSON_MODE, body_object, split_at, sse
 
 _EVENT_NUMBER = re.compile(r"-?[0-9]{1,18}")
-INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter", "steered": "steered"}
 ENCRYPTED = "reasoning.encrypted_content"
 SUMMARY_EVENT, TEXT_EVENT = "response.reasoning_summary_text.delta", "response.output_text.delta"
 ARGUMENTS_EVENT = "response.function_call_arguments.delta"
@@ -54,13 +54,13 @@ class OpenAIResponsesWire:
         check_types(body, RESPONSES)
         functions = [(place, tool) for place, tool in enumerate(objects(body, "tools")) if is_function(tool)]
         check_tools(functions, "tools[{}].name", _tool_choice(body))
-        items = _items(body)
+        items = items_of(body)
         if not items:
             raise APIError(400, "Missing required parameter: 'input'.", param="input", code=MISSING)
         return _prompt(body, items)
 
     def continued(self, prompt: Prompt, earlier: Prompt, answer: Scenario) -> Prompt:
-        items = [*_items(earlier.body), *_output(earlier, answer), *_items(prompt.body)]
+        items = whole_input(earlier, answer, items_of(prompt.body))
         return _prompt({**prompt.body, "input": [*items]}, items, whole=True)
 
     def frames(self, prompt: Prompt, scenario: Scenario) -> list[bytes]:
@@ -285,7 +285,12 @@ def _output(prompt: Prompt, scenario: Scenario) -> list[JSONObject]:
     return [*output, *(_call_item(scenario, call) for call in scenario.calls)]
 
 
-def _items(body: JSONObject) -> list[JSONObject]:
+def whole_input(earlier: Prompt, answer: Scenario, items: list[JSONObject]) -> list[JSONObject]:
+    """The input of a request that continues an answer with items: what went before it, the answer, and the items."""
+    return [*items_of(earlier.body), *_output(earlier, answer), *items]
+
+
+def items_of(body: JSONObject) -> list[JSONObject]:
     """The items of a request's input."""
     given = body.get("input")
     return [{"role": "user", "content": given}] if isinstance(given, str) else objects(body, "input")
@@ -298,7 +303,7 @@ def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -
     last_user, rounds = _last_turn(items)
     format = mapping(mapping(body, "text"), "format")
     schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
-    prewarm = mapping(body, "prompt_cache_options").get("prewarm") is True
+    prewarm = mapping(body, "prompt_cache_options").get("prewarm") is True or body.get("generate") is False
     return Prompt(
         model=string(body, "model"),
         text=content_text(last_user.get("content")),

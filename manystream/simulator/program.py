@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..http_server import LAST_CHUNK, Headers, chunk, http_head
+from ..http_server import LAST_CHUNK, PING_FRAME, Headers, chunk, close_frame, http_head
 from .knobs import Knobs
 from .limiter import Ticket, Usage
 from .scenario import STAMP_MARK, STAMP_WIDTH
@@ -35,6 +35,8 @@ class Ending(enum.Enum):
     RESET = "reset"
     RESET_NOW = "reset now"
     STALL = "stall"
+    SILENT = "silent"
+    UPGRADE = "upgrade"
 
 
 class Template:
@@ -167,10 +169,12 @@ def streamed(
     error_events: Sequence[bytes] = (),
     ping: bytes = b"",
     keep: bool = True,
+    frame: Callable[[bytes], bytes] | None = None,
 ) -> Program:
     """A chunked response, one event after the other, with the faults that the knobs ask for.
 
     error_events: the events that replace event `knobs.error` and all that follow.
+    frame: makes an event a message of a WebSocket, on which the answer is sent.
     """
     head = http_head(200, [*headers, ("transfer-encoding", "chunked"), *_closing(keep)])
     count = len(events)
@@ -181,11 +185,18 @@ def streamed(
     if knobs.error is not None:
         events = [*events[: position_of(knobs.error, count)], *error_events]
     events, ending, ended = _ended_early(events, knobs, lambda all, place: all[:place], len(events))
+    if frame is not None:
+        head, events = b"", [frame(event) for event in events]
+        if knobs.truncate is not None or knobs.close is not None:
+            events = events if knobs.truncate is not None else []
+            events, ending = [*events, close_frame(knobs.close or 1000)], Ending.CLOSE
     bodies = _cut(events, knobs.chunk) if knobs.chunk else events
-    framed = {body: chunk(body) for body in set(bodies)}  # equal events share one copy
+    if knobs.cut_bytes is not None:
+        bodies, ending, ended = [b"".join(bodies)[: knobs.cut_bytes]], Ending.CLOSE, False
+    framed = {body: chunk(body) if frame is None else body for body in set(bodies)}  # equal events share one copy
     frames = [framed[body] for body in bodies] or [b""]
     frames[0] = head + frames[0]
-    if ended:
+    if ended and frame is None:
         frames[-1] += LAST_CHUNK
     if ending is Ending.KEEP and not keep:
         ending = Ending.CLOSE
@@ -196,7 +207,7 @@ def streamed(
         interval=len(events) / knobs.rate / len(frames) if knobs.rate else 0.0,
         delay=knobs.delay,
         ending=ending,
-        ping=chunk(ping) if ping else b"",
+        ping=(chunk(ping) if frame is None else PING_FRAME) if ping else b"",
         ping_interval=knobs.ping,
         frames_per_send=1 if knobs.chunk else FRAMES_PER_SEND,
     )
@@ -238,6 +249,7 @@ ENDINGS: tuple[tuple[str, Ending], ...] = (
     ("cut", Ending.CLOSE),
     ("reset", Ending.RESET),
     ("stall", Ending.STALL),
+    ("silent", Ending.SILENT),
     ("truncate", Ending.KEEP),
 )
 """Knob → what follows the last event before its position. The first knob that is set applies."""

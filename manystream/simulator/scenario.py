@@ -75,7 +75,7 @@ class Tokens:
 class Scenario:
     """One answer.
 
-    identity: hexadecimal digits from which all ids of the answer are made.
+    identity: hexadecimal digits from which all ids of the answer are made; from those after 32 its own id alone.
     redacted: encrypted thinking, instead of `thinking_pieces`.
     finish: `stop`, `length`, `tool_use` or `content_filter`.
     """
@@ -111,7 +111,8 @@ class Scenario:
 
     def id(self, prefix: str, digits: int = 24, which: str = "") -> str:
         """An id of the answer or of one of its parts; the same at each call."""
-        return prefix + hashlib.blake2b(f"{self.identity}/{prefix}/{which}".encode()).hexdigest()[:digits]
+        identity = self.identity if prefix == "resp_" else self.identity[:32]
+        return prefix + hashlib.blake2b(f"{identity}/{prefix}/{which}".encode()).hexdigest()[:digits]
 
 
 def sign(text: str) -> str:

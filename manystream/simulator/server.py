@@ -31,6 +31,7 @@ from .knobs import KnobError
 from .program import Ending, Program, head_of
 from .service import Service, ServiceSettings
 from .store import StoredAnswer
+from .websocket import ResponsesSocket
 
 logger: logging.Logger = logging.getLogger("manystream.simulator")
 
@@ -222,7 +223,7 @@ class Server:
             self._schedule(connection, connection.due)
             return
         ending = program.ending
-        if ending is Ending.STALL:
+        if ending in (Ending.STALL, Ending.SILENT):
             if program.ping and program.ping_interval:
                 connection.frames, connection.position, connection.end = [program.ping], 0, 1
                 self._schedule(connection, now + program.ping_interval)
@@ -235,6 +236,8 @@ class Server:
         connection.program = None
         if ending is Ending.KEEP:
             connection.next()
+        elif ending is Ending.UPGRADE:
+            connection.open_websocket(ResponsesSocket(self, connection, connection.asked))
         elif ending is Ending.RESET:
             connection.start(RESET_NOW, now)
             self._schedule(connection, now + RESET_PAUSE)
@@ -247,6 +250,7 @@ class Server:
 
     def begin(self, connection: Connection, request: HTTPRequest) -> None:
         """Begin the answer to a request."""
+        connection.asked = request
         try:
             program = self.service.answer(request)
         except Exception as error:  # a defect must cost one connection, not the server

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from ..http_server import BadRequest, HTTPRequest
+from ..http_server import BadRequest, HTTPRequest, websocket_head
 from .anthropic import AnthropicWire
 from .batch_interfaces import AnthropicBatches, Batches, GeminiBatches, OpenAIBatches, OpenRouterBatches
 from .batches import BatchTime, JobStore
@@ -34,6 +34,7 @@ from .replay import Replay
 from .replica import Replica, ReplicaState
 from .scenario import Scenario, write_scenario
 from .store import AnswerStore, StoredAnswer
+from .websocket import Turn
 from .wire import CREATED, StoringWire, Wire
 
 OPENAI = OpenAIChatWire()
@@ -189,7 +190,7 @@ class Service:
             return self._pages.answer(request)
         if path == "/metrics" and request.method == "GET" and self._replay is None:
             return self._replica.interrupt(self._clock()) or self._metrics(request)
-        self.journal.add(request)
+        self.journal.add(request, request.sent if isinstance(request, Turn) else b"")
         if USUAL_PATHS.match(path):
             request = _at_usual_path(request)
             path = request.path
@@ -213,6 +214,8 @@ class Service:
             if storing is not None:
                 storing.check_headers(request)
                 return self._stored(storing, request)
+            if "upgrade" in request.headers and request.method == "GET" and isinstance(wire, OpenAIResponsesWire):
+                return self._handshake(wire, request)
             if request.method != "POST":
                 raise APIError(405, f"Not allowed to {request.method} on {path}. (HINT: use POST)")
             wire.check_headers(request)
@@ -256,6 +259,8 @@ class Service:
             program.on_accept()
         if ticket is None:
             return program
+        if isinstance(request, Turn):  # its frames have no head
+            return replace(program, ticket=ticket)
         limited = with_headers(program, ticket.headers)
         return replace(limited, ticket=ticket)
 
@@ -265,9 +270,28 @@ class Service:
         body = OPENAI.error_body(APIError(error.status, error.message))
         return complete(error.status, [("content-type", "application/json")], body, keep=False)
 
+    def _handshake(self, wire: Wire, request: HTTPRequest) -> Program:
+        """The response that opens a WebSocket. Raises `APIError`."""
+        wire.check_headers(request)
+        knobs = self.knobs_of(request)
+        failed = self._failed(wire, knobs, request, "")
+        if failed is not None:
+            return failed
+        try:
+            return Program([websocket_head(request)], delay=knobs.delay, ending=Ending.UPGRADE, counted=False)
+        except BadRequest as error:
+            failure = APIError(error.status, error.message)
+            failure.headers.append(("sec-websocket-version", "13"))
+            raise failure from None
+
+    def knobs_of(self, request: HTTPRequest) -> Knobs:
+        """The knobs of the server and of a request's header."""
+        return self._faults(combine(self.knobs, request.headers.get(HEADER, "")), request)
+
     def _program(self, wire: Wire, request: HTTPRequest, *, batched: bool = False) -> Program:
         key = (request.target, request.headers.get(HEADER, ""), request.body, request.keep_alive)
-        program = self._programs.get(key)
+        turn = request if isinstance(request, Turn) else None
+        program = self._programs.get(key) if turn is None else None
         if program is not None:
             if program.answer is not None:
                 self._store.keep(program.answer, _key_of(request))
@@ -283,15 +307,19 @@ class Service:
             scenario = replace(scenario, tokens=use.tokens(scenario.tokens))
             knobs = replace(knobs, delay=knobs.delay + use.delay)
             on_accept = partial(self.caches.keep, use, self._clock())
-        if prompt.background:
+        if turn is not None:
+            scenario = turn.of(scenario)
+        elif prompt.background:
             return replace(self._background(prompt, scenario, knobs, request), on_accept=on_accept)
-        program = _answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive)
+        frame = None if turn is None else turn.frame
+        program = _answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive, frame=frame)
         program.on_accept = on_accept
         storing = STORING.get(request.path)
-        if storing is not None and prompt.stored:
+        if storing is not None and (prompt.stored if turn is None else knobs.error is None):
             program.answer = StoredAnswer(wire=storing, prompt=prompt, scenario=scenario, keys=set())
-            self._store.keep(program.answer, _key_of(request))
-        if not (knobs.times or prompt.previous or on_accept):
+            if prompt.stored:
+                self._store.keep(program.answer, _key_of(request))
+        if turn is None and not (knobs.times or prompt.previous or on_accept):
             self._remember(key, program)
         return program
 
@@ -326,7 +354,7 @@ class Service:
         if method not in (("POST",) if action else ("GET", "DELETE")):
             raise APIError(405, f"Not allowed to {method} on {request.path}.")
         answer = self._store.find(wire, id, _key_of(request))
-        knobs = self._faults(combine(self.knobs, request.headers.get(HEADER, "")), request)
+        knobs = self.knobs_of(request)
         failed = self._failed(wire, knobs, request, answer.prompt.model)
         if failed is not None:
             return failed
@@ -358,7 +386,7 @@ class Service:
 
     def _batched(self, batches: Batches, request: HTTPRequest) -> Program:
         """The program of a request to a batch interface. Raises `APIError`."""
-        knobs = self._faults(combine(self.knobs, request.headers.get(HEADER, "")), request)
+        knobs = self.knobs_of(request)
         failed = self._failed(batches.wire, knobs, request, "")
         if failed is not None:
             return failed
@@ -390,6 +418,8 @@ class Service:
 
     def _read(self, wire: Wire, request: HTTPRequest) -> tuple[Prompt, Knobs]:
         prompt = wire.read(request)
+        if isinstance(request, Turn):
+            request.check(prompt)
         if prompt.previous:
             storing = STORING[request.path]
             earlier = self._store.find(storing, prompt.previous, _key_of(request))
@@ -421,6 +451,9 @@ class Service:
 
     def _refused(self, wire: Wire, failure: APIError, request: HTTPRequest, *, delay: float = 0.0) -> Program:
         self.statistics.refused += 1
+        if isinstance(request, Turn):
+            own = dict([*wire.error_headers(failure), *failure.headers])
+            return Program([request.refusal(failure, own)], delay=delay, counted=False)
         headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure), *failure.headers]
         return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
 
@@ -453,8 +486,16 @@ def _usage(prompt: Prompt, scenario: Scenario) -> Usage:
     )
 
 
-def _answer_program(wire: Wire, prompt: Prompt, scenario: Scenario, knobs: Knobs, *, keep: bool) -> Program:
-    """The program of a successful answer, with the faults that the knobs ask for."""
+def _answer_program(
+    wire: Wire,
+    prompt: Prompt,
+    scenario: Scenario,
+    knobs: Knobs,
+    *,
+    keep: bool,
+    frame: Callable[[bytes], bytes] | None = None,
+) -> Program:
+    """The program of a successful answer, with the faults that the knobs ask for. frame: that of `streamed`."""
     usage = _usage(prompt, scenario)
     headers = wire.headers(prompt, scenario.identity[:24])
     failure = APIError(knobs.error_status, "", code=knobs.code)
@@ -466,7 +507,7 @@ def _answer_program(wire: Wire, prompt: Prompt, scenario: Scenario, knobs: Knobs
     error_events: list[bytes] = []
     if knobs.error is not None:
         error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
-    program = streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep)
+    program = streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep, frame=frame)
     return replace(program, usage=usage)
 
 

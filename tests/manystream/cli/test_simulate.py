@@ -170,6 +170,11 @@ KNOBS = """\
   reset         a whole number of events
   truncate      a whole number of events
   stall         a whole number of events
+  silent        a whole number of events
+  cut-bytes     0 to 1073741824 bytes
+  close         a code from 1000 to 4999
+  largest       0 to 1073741824 bytes
+  lifetime      0 to 86400 seconds
   malformed     a whole number of events
   error         a whole number of events
   error-status  an HTTP status from 400 to 599

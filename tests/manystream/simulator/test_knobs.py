@@ -44,7 +44,7 @@ WRONG_KNOBS: list[tuple[str, str]] = [
     ("=5",
         "'=5' is not a knob; write name=value, with a name out of: kind, text, events, calls, steps, finish, cached,"
         " redacted, seed, stamp, rate, delay, chunk, ping, fail, retry_after, code, drop, cut, reset, truncate, stall,"
-        " malformed, error, error_status, times, key"),
+        " silent, cut_bytes, close, largest, lifetime, malformed, error, error_status, times, key"),
 ]  # fmt: skip
 
 
