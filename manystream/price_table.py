@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from . import ManystreamError
 from .engine.request.value_rules import PATH
 from .providers.json.json_values import JSON, JSONObject, mapping
 from .providers.model.rules import described
+from .transport.files import read_file
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
@@ -108,7 +108,7 @@ class PriceTable:
         PATH.check(path, "path")
         source = os.fspath(path)
         try:
-            return cls(json.loads(Path(path).read_text("utf-8")), source)
+            return cls(json.loads(read_file(path).decode()), source)
         except OSError as error:
             raise PriceTableError(f"{source}: {error.strerror}") from None
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

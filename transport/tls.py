@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 
 from .backend import Backend
 from .errors import Phase, TransportError
+from .files import refuse_pipe
 from .socket_errors import certificate_hint, ssl_reason
 from .tls_socket import TLSSocket
 from .trio_backend import TRIO
@@ -125,6 +126,7 @@ def make_context(config: TLSConfig) -> ssl.SSLContext:
     # first that a file can be opened.
     os.close(os.open(os.devnull, os.O_RDONLY))
     try:
+        refuse_pipe(config.ca_file)
         context = ssl.create_default_context(cafile=config.ca_file, cadata=_ascii(config.ca_data))
     except (OSError, ValueError) as error:
         source = config.ca_file if config.ca_file is not None else "ca_data"
@@ -247,6 +249,8 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertifi
         return certificate.password
 
     try:
+        refuse_pipe(certificate.certificate_file)
+        refuse_pipe(certificate.key_file)
         context.load_cert_chain(certificate.certificate_file, certificate.key_file, password)
     except TLSConfigError:
         raise

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ...providers.catalog.provider import USE_BASE_URL, Provider, is_url
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, loads_object
+from ...transport.files import refuse_pipe
 
 CREDENTIALS_VARIABLE = "MANYSTREAM_CREDENTIALS"
 DEFAULT_FILE = "~/.config/manystream/credentials.json"
@@ -93,6 +94,7 @@ def _stored_keys(environment: Mapping[str, str]) -> dict[str, str]:
     given = environment.get(CREDENTIALS_VARIABLE)
     path = Path(given or DEFAULT_FILE).expanduser()
     try:
+        refuse_pipe(path)
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, dumps_printable, loads_object, mapping
+from ..transport.files import read_file
 from .figures import NAMES
 from .histogram import RESAMPLES, SHARES, Counts, Interval, Windows, interval_of, merged, percentile
 from .report import PERCENTILES, SCHEMA, histograms, is_valid
@@ -20,7 +21,7 @@ class CompareError(ValueError):
 def read_result(path: Path) -> JSONObject:
     """Read a result that `bench` wrote. Raises `CompareError`."""
     try:
-        page = loads_object(path.read_bytes())
+        page = loads_object(read_file(path))
     except OSError as error:
         raise CompareError(f"{path}: {error.strerror}") from None
     except MalformedJSONError as error:

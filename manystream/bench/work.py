@@ -15,6 +15,7 @@ from .. import Message, Request, Response, Retry, Role, Text
 from ..batch.lines import Line, LineError, read_item
 from ..batch.model_choice import OneModel
 from ..providers.json.json_values import JSON, MalformedJSONError, loads, objects, string
+from ..transport.files import read_file
 from .arrivals import LARGEST_LENGTH, Arrival
 
 _WORDS = (
@@ -238,7 +239,7 @@ def read_prompts(path: Path, model: str) -> tuple[Conversation, ...]:
     model: the model of every request, whatever a line names. Raises `PromptsError`.
     """
     try:
-        data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+        data = read_file(path).removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
         raise PromptsError(f"{path}: {error.strerror}") from None
     found: list[Conversation] = []

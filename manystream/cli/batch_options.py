@@ -15,6 +15,7 @@ from ..batch.lines import CommonOptions, Prompt, read_prompt
 from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from ..providers.model.structured import is_schema, schema_of
+from ..transport.files import read_file
 from .output.errors import CommandError
 
 
@@ -69,7 +70,7 @@ def _read_schema(given: str) -> JSONObject | AnswerType:
     if colon and not path.exists() and path.suffix != ".json":
         return _read_type(given, module, name)
     try:
-        return loads_object(path.read_bytes())
+        return loads_object(read_file(path))
     except OSError as error:
         more = "" if colon or path.suffix else "; a class is written as MODULE:CLASS"
         raise CommandError(f"--schema: cannot read {given}: {error.strerror}{more}", status=2) from None

@@ -246,6 +246,8 @@ class Gateway:
         self.traces: Path | None = None if trace is None else Path(trace)
         if self.traces is not None:
             self.traces.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self.traces.is_symlink():
+                raise InvalidRequestError("trace", f"{self.traces} is a link: name the folder that it leads to")
         self._key = key
         self._slots: dict[str, Slot] = {}
         self._names: dict[str, Slot] = {}

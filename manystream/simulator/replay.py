@@ -11,6 +11,7 @@ This module knows no sockets and no dialect: recorded bytes are sent unchanged.
 from __future__ import annotations
 
 import base64
+import os
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,8 @@ def read_replay(path: str, pace: float = 1.0) -> Replay:
     """Read a recording from a file. Raises `ReplayError`."""
     if not 0 <= pace < float("inf"):
         raise ReplayError("pace must be 0 or more")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ReplayError(f"{path}: it is no regular file")  # a named pipe would be waited for
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:

@@ -1903,6 +1903,15 @@ async def test_a_trace_is_written_to_no_other_file(kind: str, tmp_path: Path, ca
     assert kind == "pipe" or path.read_text() == "kept"
 
 
+async def test_a_folder_of_traces_is_no_link(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    async with open_peer(answer_all) as peer:
+        with pytest.raises(ms.InvalidRequestError, match=r"^trace: .*link is a link: name the folder"):
+            async with gateway_to(peer, trace=tmp_path / "link"):
+                raise AssertionError
+
+
 async def test_a_full_disk_costs_no_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with open_peer(answer_all) as peer, gateway_to(peer, trace=tmp_path) as gateway:
         (tmp_path / "default.jsonl").mkdir()
