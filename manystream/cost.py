@@ -262,7 +262,7 @@ MODALITY_DETAILS = {
     "cached_tokens_by_modality": "cache_{}_read_tokens",
     "output_tokens_by_modality": "output_{}_tokens",
 }
-"""Gemini's lists of `{"modality": …, "tokenCount": …}`, and those of Interactions, whose count is `tokens` → pattern of
+"""Gemini's lists of `{"modality": …, "tokenCount": …}`, with `tokens` as the count in its newer API → pattern of
 the name in genai-prices.
 """
 

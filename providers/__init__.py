@@ -2,7 +2,7 @@
 
 | part | what it is |
 |---|---|
-| `openai/`, `anthropic/`, `gemini/`, `gemini_interactions/`, `generate/` | the dialects: one wire format each |
+| `openai/`, `anthropic/`, `gemini*/`, `generate/` | the dialects: one wire format each |
 | `convert/`, `history/` | conversations in other forms: arguments of the SDKs, messages that a program stored |
 | `catalog/` | the dialect, the provider and the profile as values; the base classes of the stream machines |
 | `limits/` | what servers report of their limits, and how they charge |
@@ -10,8 +10,8 @@
 | `model/` | the values that programs use, and their rules |
 | `json/`, `errors` | JSON in and out; the base of all exceptions |
 
-Imports go from top to bottom, and a dialect imports no other, with two exceptions: Interactions has the errors and the
-schemas of Gemini, whose server speaks both, and `generate/` writes conversations as OpenAI Chat does.
+Imports go from top to bottom, and a dialect imports no other, with two exceptions: Gemini's two have its errors and
+schemas in common, since one server speaks both, and `generate/` writes conversations as OpenAI Chat does.
 
 A stream goes one way: a server-sent event → `StreamMachine.feed` → the dialect's method for this wire event → a method
 of the `Accumulator` (`wire/accumulate.py`), which records one fact and returns the event that reports it. The decoder

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from ...providers.catalog.dialect import DURABLE_DIALECTS, MakeId, StoredAnswers, WireRequest
+from ...providers.catalog.dialect import MakeId, StoredAnswers, WireRequest
 from ...providers.catalog.provider import AccessToken, APIKey, Provider, keys_of
-from ...providers.catalog.registry import dialect_of
+from ...providers.catalog.registry import DURABLE_DIALECTS, dialect_of
 from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.request import Request, given_of

@@ -4,34 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import (
-    Anthropic,
-    Gemini,
-    GeminiInteractions,
-    InvalidRequestError,
-    OpenAIChat,
-    OpenAICompletions,
-    OpenAIResponses,
-    Profile,
-    Provider,
-    SGLangGenerate,
-    VLLMGenerate,
-)
+from .. import InvalidRequestError, Profile, Provider
 from ..engine.request.addresses import located
 from ..engine.request.credentials import find_key, is_loopback
 from ..providers.catalog.profiles import DEFAULT_PROFILES
-
-DIALECT_CLASSES: dict[str, type[Provider]] = {
-    "openai-chat": OpenAIChat,
-    "openai-responses": OpenAIResponses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "gemini-interactions": GeminiInteractions,
-    "vllm-generate": VLLMGenerate,
-    "sglang-generate": SGLangGenerate,
-    "openai-completions": OpenAICompletions,
-}
-"""Dialect → its provider class. If a provider's name belongs to several dialects, the first of this table is used."""
+from ..providers.catalog.provider import DIALECT_CLASSES
 
 
 def provider_of(row: Profile, url: str | None, environment: Mapping[str, str]) -> Provider:

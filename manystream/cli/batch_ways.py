@@ -23,10 +23,11 @@ from ..cost import CURRENCY
 from ..engine.embedding import EmbeddedEngine
 from ..engine.request.credentials import find_key, is_loopback
 from ..providers.catalog.profiles import PROFILES
+from ..providers.catalog.provider import DIALECT_CLASSES
 from ..providers.json.json_values import JSONObject, dumps_text
 from ..transport.errors import URLError
 from ..transport.url import split_url
-from .addresses import DIALECT_CLASSES, provider_of
+from .addresses import provider_of
 from .output.errors import CommandError
 from .output.terminal import clock, counted, harmless, money, one_line
 

@@ -27,10 +27,11 @@ from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, 
 from ..engine.observe import private_file
 from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import DEFAULT_PROFILES
+from ..providers.catalog.provider import DIALECT_CLASSES
 from ..providers.json.json_values import JSON, JSONObject, dumps_printable
 from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.service import BASE_PATHS
-from .addresses import DIALECT_CLASSES, provider_at
+from .addresses import provider_at
 from .bench_report import Progress, comparison_lines, run_lines, run_rows, search_lines, streams_lines, why_not
 from .options import add_number, add_value
 from .output.errors import CommandError

@@ -16,9 +16,9 @@ import trio
 
 from .. import Call, Engine, Provider, open_engine
 from ..bench.histogram import percentile
+from ..providers.catalog.provider import DIALECT_CLASSES
 from ..simulator import Simulator, SimulatorError, open_simulator
 from ..simulator.service import BASE_PATHS
-from .addresses import DIALECT_CLASSES
 from .demo_display import Display
 from .demo_streams import DemoStream, plan_streams
 from .options import add_number

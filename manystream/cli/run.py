@@ -34,7 +34,8 @@ from ..cost import CostExtraError, PriceTable, check_installed, price_response
 from ..engine.request.addresses import NOWHERE, url_in
 from ..engine.request.credentials import find_key
 from ..providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_name
-from .addresses import DIALECT_CLASSES, provider_at, provider_of
+from ..providers.catalog.provider import DIALECT_CLASSES
+from .addresses import provider_at, provider_of
 from .answer import AnswerWriter, read_prices
 from .output.errors import CommandError
 from .output.standard_streams import is_closed

@@ -9,16 +9,17 @@ the same as a list with one text.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import takewhile
 from pathlib import Path
 from typing import Final, cast
 
-from .. import Block, Completion, ManystreamError, Message, Request, Response, Role, Text, Thinking, Tokens, ToolCall
+from .. import Block, Completion, ManystreamError, Message, Response, Role, Text, Thinking, Tokens, ToolCall
 from ..engine.embedding import NoteLogger, Notes
 from ..engine.observe import private_file
+from ..providers.catalog.registry import ROWS, read_arguments
 from ..providers.json.json_values import (
     JSON,
     JSONObject,
@@ -32,15 +33,6 @@ from ..providers.json.json_values import (
 )
 
 logger: NoteLogger = NoteLogger("manystream.serve")
-
-FORMS: Final[dict[str, tuple[str, Callable[..., Request]]]] = {
-    "openai-chat": ("messages", Request.from_openai),
-    "openai-responses": ("input", Request.from_openai_responses),
-    "anthropic": ("messages", Request.from_anthropic),
-    "gemini": ("contents", Request.from_gemini),
-    "gemini-interactions": ("input", Request.from_gemini_interactions),
-}
-"""Dialect → the member with the conversation, and what reads its messages."""
 
 HEADS: Final[dict[str, tuple[str, ...]]] = {
     "system prompt": ("system", "instructions", "systemInstruction", "system_instruction"),
@@ -145,8 +137,8 @@ class TracedCall:
     def read_conversation(self) -> list[JSON]:
         """Compute the digests of the conversation, and return its messages."""
         body = self.request
-        member, _ = FORMS.get(self.dialect, ("", None))  # a prompt is no conversation: its tokens say what it continues
-        given = body.get(member)
+        row = ROWS.get(self.dialect)
+        given = None if row is None else body.get(row.conversation)  # the tokens of a prompt say what it continues
         messages: list[JSON] = given if isinstance(given, list) else [given]
         for name, members in HEADS.items():
             self._heads[name] = _digest(b"", [body.get(member) for member in members])
@@ -329,12 +321,11 @@ def _canonical(value: JSON) -> JSON:
 
 def _answer_in(dialect: str, messages: Sequence[JSON]) -> list[Block] | None:
     """Return the blocks of the assistant's messages with which a conversation goes on; None if they cannot be read."""
-    member, reader = FORMS[dialect]
-    arguments: dict[str, object] = {"model": "any", member: list(takewhile(_may_be_said, messages))}
+    arguments: dict[str, object] = {"model": "any", ROWS[dialect].conversation: list(takewhile(_may_be_said, messages))}
     if dialect == "anthropic":
         arguments["max_tokens"] = 1
     try:
-        conversation: Sequence[Message] = reader(**arguments).messages
+        conversation: Sequence[Message] = read_arguments(dialect, arguments).messages
     except (ManystreamError, TypeError, ValueError):
         return None
     said: list[Block] = []

@@ -437,9 +437,6 @@ def bearer_token(provider: Provider, api_key: str) -> list[tuple[str, str]]:
 OwnError: TypeAlias = Callable[[int, str, str], JSONObject]
 """Returns an error as JSON: from its status, a message, and a word of the gateway's own."""
 
-DURABLE_DIALECTS = "OpenAI Responses (ms.OpenAIResponses) and Gemini Interactions (ms.GeminiInteractions)"
-"""The dialects of this library whose servers keep answers, for errors."""
-
 
 _no_windows = cast("Callable[[], Mapping[str, float]]", dict)
 _no_headers = cast("Callable[[], Mapping[str, str]]", dict)

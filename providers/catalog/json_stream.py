@@ -14,11 +14,11 @@ from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, lo
 from ..model.events import ErrorEvent, Event
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed, no_answer, truncated
 from ..model.response import arrived
-from ..wire.answer_body import foreign_answer
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Template
 from ..wire.error_bodies import ERROR, reported_error
 from .dialect import BARE_LINES, MakeId, StreamMachine
+from .foreign_answers import foreign_answer
 from .provider import Provider
 
 DONE_MARK = b"[DONE]"

@@ -24,6 +24,7 @@ from ..model.rules import (
 )
 from .profile import Profile
 from .profiles import DEFAULT_PROFILES, profile_by_host, profile_by_name
+from .registry import ROWS
 
 if TYPE_CHECKING:
     from ..model.messages import ProviderBlock
@@ -220,16 +221,7 @@ def _joined(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-ENDPOINTS: dict[str, re.Pattern[str]] = {
-    "openai-chat": re.compile(r"/(?:chat/completions|responses)/*$"),
-    "openai-responses": re.compile(r"/(?:chat/completions|responses)/*$"),
-    "anthropic": re.compile(r"/v1/messages/*$|/publishers/anthropic(?:/models(?:/[^/]*:\w+)?)?/*$"),
-    "gemini": re.compile(r"/models(?:/[^/]*:[^/]*)?/*$"),
-    "gemini-interactions": re.compile(r"/interactions/*$"),
-    "vllm-generate": re.compile(r"(?:/inference)?/v1(?:/generate|/completions|/chat/completions)?/*$"),
-    "sglang-generate": re.compile(r"/(?:generate|v1)/*$"),
-    "openai-completions": re.compile(r"/(?:chat/)?completions/*$"),
-}
+ENDPOINTS: dict[str, re.Pattern[str]] = {name: re.compile(row.endpoint) for name, row in ROWS.items()}
 """Dialect → what a URL of its endpoint has behind the base URL's path."""
 
 _FORM_OF_STREAM = re.compile(r"(?:^|&)alt=[^&]*")
@@ -453,3 +445,13 @@ class OpenAICompletions(Provider):
 
     __slots__ = ()
     dialect = "openai-completions"
+
+
+DIALECT_CLASSES: dict[str, type[Provider]] = {
+    kind.dialect: kind
+    for kind in (
+        OpenAIChat, OpenAIResponses, Anthropic, Gemini, GeminiInteractions, VLLMGenerate, SGLangGenerate,
+        OpenAICompletions,
+    )
+}  # fmt: skip
+"""Dialect → its provider class, in the order of `ROWS`."""

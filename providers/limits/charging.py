@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ..catalog.registry import ROWS
+
 OutputCharge: TypeAlias = Literal["reserved", "produced"]
 CombinedCharge: TypeAlias = Literal["sum", "larger"]
 Settlement: TypeAlias = Literal["usage", "unknown"]
@@ -81,20 +83,13 @@ it. The charge is then the smaller one. If it is too small, refusals lower the r
 too large, as it leaves a part of the limit unused.
 """
 
-DIALECT_CHARGING: dict[str, Charging] = {
-    "anthropic": _ANTHROPIC,
-    "gemini": _GEMINI,
-    "gemini-interactions": _GEMINI,
-    "vllm-generate": _SERVER,
-    "sglang-generate": _SERVER,
-}
-"""Dialect → how a server counts whose profile has no row. OpenAI's dialects have too many different servers for one."""
-
 
 def charging_of(provider: str, dialect: str = "") -> Charging:
-    """Return how a provider counts, or how most servers of its dialect do if it has no row.
+    """Return how a provider counts, or how most servers of its dialect do if it has no row. OpenAI's dialects have too
+    many different servers for one.
 
     provider: the name of its profile.
     dialect: the name of its dialect.
     """
-    return CHARGING.get(provider) or DIALECT_CHARGING.get(dialect, DEFAULT)
+    row = ROWS.get(dialect)
+    return CHARGING.get(provider) or CHARGING.get("" if row is None else row.charges_as, DEFAULT)

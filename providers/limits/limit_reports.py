@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from ..catalog.dialect import Headers
+from ..catalog.registry import ROWS
 from ..model.provider_error import ErrorCategory, ProviderError
 from .quota_report import QuotaReport, Refusal
 
@@ -25,25 +26,16 @@ class ReadReport(Protocol):
     ) -> QuotaReport: ...
 
 
-READERS: dict[str, str] = {
-    "openai-chat": "..openai.rate_limits",
-    "openai-responses": "..openai.rate_limits",
-    "anthropic": "..anthropic.rate_limits",
-    "gemini": "..gemini.rate_limits",
-    "gemini-interactions": "..gemini.rate_limits",
-}
-"""Dialect name → the module with its function `read_report`."""
-
 OVERLOADED = frozenset({503, 529})
 """HTTP statuses that mean that a server is full."""
 
 
 def reader_of(dialect: str) -> ReadReport:
     """Return the function that reads limits from responses of a dialect."""
-    module = READERS.get(dialect)
-    if module is None:
+    row = ROWS.get(dialect)
+    if row is None or not row.limits:
         return read_plain_report
-    return cast("ReadReport", import_module(module, __package__).read_report)
+    return cast("ReadReport", import_module(row.limits, __package__).read_report)
 
 
 def read_plain_report(

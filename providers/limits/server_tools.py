@@ -32,7 +32,7 @@ BILLED: dict[str, str] = {
     "bash_code_execution": CODE,
     "text_editor_code_execution": CODE,
 }
-"""Type of an item (Responses, Interactions), or name of a server tool (Anthropic) → kind of use."""
+"""Type of an item of an answer, or name of a server tool (Anthropic) → kind of use."""
 
 FREE = frozenset(
     {"mcp_call", "mcp_server_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}

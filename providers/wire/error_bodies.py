@@ -67,7 +67,7 @@ CODE_CATEGORY: dict[str, ErrorCategory] = {
          "content_filter_error", "moderation_blocked", "image_content_policy_violation", "data_inspection_failed",
          "datainspectionfailed", "content_moderation", "cyber_policy_violation", "bio_policy",
          "misalignment_policy_violation",
-         # Gemini's reasons to refuse a prompt or to end an answer, which its Interactions send as codes.
+         # Gemini's reasons to refuse a prompt or to end an answer, which its newer API sends as codes.
          "safety", "blocklist", "prohibited_content", "spii", "jailbreak", "model_armor", "recitation", "escalation",
          "image_safety", "image_prohibited_content", "image_recitation"),
         ErrorCategory.CONTENT_FILTER,

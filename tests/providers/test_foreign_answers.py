@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from manystream.providers.catalog.foreign_answers import foreign_answer
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.events import ErrorEvent, TextDelta
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.wire.answer_body import foreign_answer
 from tests.conformance.exchange import provider_for
 
 MESSAGE = {"type": "message", "id": "i", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
