@@ -62,6 +62,8 @@ LONGEST_SPELLING = 16
 """The most characters that a spelling has for one of a secret, but for backslashes without end."""
 _ESCAPE_LEVELS = 4
 """How often a text is unescaped: a server may quote JSON in HTML, and that in JSON."""
+_CODE = re.compile(r"[A-Za-z]+(?:[-_.][A-Za-z]+)*+")
+"""A code of an error that only a key makes secret: words, such as `rate_limit_exceeded`. A program compares it."""
 _RUNS = re.compile(r"([A-Za-z0-9]+|\\+|.)", re.DOTALL)
 
 LONGEST_MESSAGE = 4096
@@ -381,7 +383,10 @@ def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
     hide_words(error, secrets)
     error.message = _bounded(error.message, secrets)
     error.body = secrets.hide_parts(error.body.decode("latin-1")).encode("latin-1")
-    error.provider_code = error.provider_code and _bounded(error.provider_code, secrets)
+    code, keys = error.provider_code, secrets.keys(())
+    parts = (key[at : at + SHORTEST_KEY] for key in keys for at in range(max(1, len(key) - LONGEST_PART)))
+    if code and (not _CODE.fullmatch(code) or any(part in code for part in parts)):
+        error.provider_code = _bounded(code, secrets)
     error.request_id = error.request_id and _bounded(error.request_id, secrets)
     return error
 

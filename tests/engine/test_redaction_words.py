@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+import manystream as ms
+from manystream.engine.request.redaction import redacted
 from tests.engine.test_redaction import redaction
 
 KEY = "sk-0123456789abcdefghijXYZ"
@@ -51,6 +53,21 @@ def test_a_word_is_a_secret_where_the_name_says_so(name: str) -> None:
 def test_a_word_or_a_short_value_is_no_secret_elsewhere(value: str) -> None:
     assert hidden(value, headers={"x-environment": value}) == f"about {value} there"
     assert hidden(value, target=f"/v1/x?environment={value}") == f"about {value} there"
+
+
+@pytest.mark.parametrize(
+    ("headers", "code", "shown"),
+    [
+        ({"x-on-limit": "rate_limit_exceeded"}, "rate_limit_exceeded", "rate_limit_exceeded"),
+        ({"x-on-limit": "retry rate_limit_exceeded"}, "rate_limit_exceeded", "rate_limit_exceeded"),
+        ({"x-trace": "ab_12345678"}, "ab_12345678", "[key]"),
+        ({"x-api-key": "horse_battery_staple"}, "horse_battery_staple", "[key]"),
+        ({"x-api-key": "horse_battery_staple"}, "bad.horse_batt", "bad.[key]"),
+    ],
+)
+def test_a_code_of_words_is_kept_unless_a_key_has_it(headers: dict[str, str], code: str, shown: str) -> None:
+    error = ms.ProviderError("no", category=ms.ErrorCategory.SERVER, provider_code=code)
+    assert redacted(error, redaction("", headers=headers)).provider_code == shown
 
 
 @pytest.mark.parametrize("value", ["proDuction", "w0rd1234", "two words", "pro-duction"])
