@@ -15,11 +15,15 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
 
+from ..http_server import HTTPRequest
 from .json_text import JSONObject, dumps, mapping, objects, string
 from .knobs import KnobError, read_options
 from .prompt import APIError, Prompt
 from .scenario import Tokens
+from .wire import body_object
 
 BYTES_PER_TOKEN = 4
 READ_PRICE = 0.1
@@ -142,13 +146,21 @@ class CacheCounts:
     cost: float = 0.0
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A beginning in a cache: from when on it can be read, until when, and its lifetime in seconds."""
 
     ready: float
     ends: float
     seconds: float
+
+
+class _Content(NamedTuple):
+    """Google's `cachedContents`: a beginning that a request names."""
+
+    account: str
+    tokens: int
+    ends: float
+    shown: JSONObject
 
 
 @dataclass(slots=True, frozen=True)
@@ -182,12 +194,17 @@ class PromptCaches:
         self.counts: dict[str, CacheCounts] = {}
         self._machines: list[dict[bytes, _Entry]] = [{} for _ in range(model.machines)]
         self._keys: dict[str, deque[float]] = {}
+        self._contents: dict[str, _Content] = {}
         self._source = random.Random(model.seed)
 
     def look(self, dialect: str, account: str, prompt: Prompt, now: float) -> CacheUse:
         """What a request would read and write. Raises `APIError` for a lifetime that the server does not have."""
         model, rules = self.model, SERVERS[self.model.server or _server_of(dialect, prompt.model)]
         places, total = _places(prompt, rules, account)
+        if name := string(prompt.body, "cachedContent"):
+            tokens = self._content(name, account, now).tokens
+            counts = CacheCounts(1, 1, tokens + total, tokens, cost=tokens * READ_PRICE + total)
+            return CacheUse(prompt.model, 0, model.warm, counts, [], {}, reports_writes=False)
         places = [place for place in places if place[1] >= model.least]
         machine = self._machine(account, string(prompt.body, "prompt_cache_key"), now)
         marked = [number for number, (_, _, lifetime) in enumerate(places) if lifetime is not None]
@@ -216,8 +233,8 @@ class PromptCaches:
     def keep(self, use: CacheUse, now: float) -> None:
         """Do what a request does that was accepted."""
         entries, ready = self._machines[use.machine], now + use.delay + self.model.lag
-        for entry in filter(None, map(entries.get, use.read)):
-            entry.ends = now + entry.seconds
+        for digest in filter(entries.get, use.read):
+            entries[digest] = entries[digest]._replace(ends=now + entries[digest].seconds)
         if len(entries) > MANY:
             entries.clear()
         for digest, seconds in use.written.items():
@@ -227,6 +244,31 @@ class PromptCaches:
         total = self.counts.setdefault(use.model, CacheCounts())
         for name, value in asdict(use.counts).items():
             setattr(total, name, getattr(total, name) + value)
+
+    def contents(self, request: HTTPRequest, account: str, now: float, wall: float) -> JSONObject:
+        """The response to a request that creates, shows or deletes one of `cachedContents`. Raises `APIError`."""
+        (_, _, name), method = request.path.split("/", 2), request.method
+        if name != "cachedContents" or method != "POST":
+            content = self._content(name, account, now)
+            return self._contents.pop(name).shown if method == "DELETE" else content.shown
+        body = body_object(request)
+        tokens = _places(Prompt(model="", body=body), SERVERS["gemini"], account)[1]
+        lifetime = re.fullmatch(r"(\d{1,9})(?:\.\d{1,9})?s", string(body, "ttl") or "3600s")
+        if tokens < self.model.least or lifetime is None:
+            small = f"total_token_count={tokens}, min_total_token_count={self.model.least}"
+            raise APIError(400, f"Cached content is too small. {small}" if lifetime else "Invalid value at 'ttl'")
+        name = f"cachedContents/{hashlib.blake2b(repr((wall, tokens, account)).encode(), digest_size=8).hexdigest()}"
+        made, ends = (datetime.fromtimestamp(at, UTC).isoformat() for at in (wall, wall + int(lifetime[1])))
+        shown: JSONObject = {"name": name, "model": string(body, "model"), "usageMetadata": {"totalTokenCount": tokens}}
+        shown.update(createTime=made, updateTime=made, expireTime=ends)
+        self._contents[name] = _Content(account, tokens, now + int(lifetime[1]), shown)
+        return shown
+
+    def _content(self, name: str, account: str, now: float) -> _Content:
+        content = self._contents.get(name)
+        if content is None or content.account != account or content.ends <= now:
+            raise APIError(403, "CachedContent not found (or permission denied)")
+        return content
 
     def _machine(self, account: str, key: str, now: float) -> int:
         """The machine of a request."""
@@ -265,8 +307,8 @@ def _places(prompt: Prompt, rules: CacheRules, account: str) -> tuple[list[tuple
     for number, (block, mark, ends) in enumerate(blocks, 1):
         hashed.update(block)
         size += len(block)
-        mark = mark or (mapping(prompt.body, rules.mark) if number == len(blocks) else {})
-        lifetime = string(mark, "ttl") or string(options, "ttl") if mark or (implicit and ends) else None
+        found: JSONObject = mark or (mapping(prompt.body, rules.mark) if number == len(blocks) else {})
+        lifetime = string(found, "ttl") or string(options, "ttl") if found or (implicit and ends) else None
         if lifetime is not None and lifetime not in rules.lifetimes:
             known = ", ".join(filter(None, rules.lifetimes))
             raise APIError(400, f"{rules.mark}.ttl: Input should be one of {known}")

@@ -56,6 +56,9 @@ WIRES: dict[str, Wire] = {
 GEMINI = GeminiWire()
 GEMINI_METHODS = (":generateContent", ":streamGenerateContent")
 
+CACHED_CONTENTS = ("/v1beta/cachedContents", "/v1/cachedContents")
+"""The paths of Google's caches that requests name."""
+
 GEMINI_BATCHES = ("/v1beta/batches", "/v1beta/files", "/upload/v1beta/files", "/download/v1beta/files")
 
 MODEL = "simulated"
@@ -207,6 +210,10 @@ class Service:
             if request.method == "GET" and path in MODEL_LISTS:
                 headers = [("content-type", "application/json")]
                 return complete(200, headers, MODEL_LISTS[path], keep=request.keep_alive)
+            if self.caches is not None and path.startswith(CACHED_CONTENTS):
+                GEMINI.check_headers(request)
+                shown = self.caches.contents(request, _key_of(request), self._clock(), self._wall())
+                return complete(200, GEMINI.headers(None, ""), dumps(shown), keep=request.keep_alive)
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
             if batched is not None:
@@ -460,7 +467,8 @@ class Service:
 
 def _wire_of(path: str) -> Wire | None:
     """The dialect of a path; None for an unknown path."""
-    if path.startswith(("/v1beta/models/", "/v1/models/")) and path.endswith(GEMINI_METHODS):
+    generates = path.startswith(("/v1beta/models/", "/v1/models/")) and path.endswith(GEMINI_METHODS)
+    if generates or path.startswith(CACHED_CONTENTS):
         return GEMINI
     return WIRES.get(path)
 

@@ -10,6 +10,7 @@ import anthropic
 import openai
 import pytest
 from google import genai
+from google.genai import errors
 
 from manystream.simulator import CacheCounts, KnobError, Limit, Simulator, open_simulator_thread
 from manystream.simulator.json_text import JSONObject
@@ -221,6 +222,20 @@ def test_googles_sdk_reads_what_was_cached(cached: Simulator) -> None:
     ]
     counts = [usage.cached_content_token_count for usage in read if usage]
     steps: Any = [client.interactions.create(model="gemini-y", input="Hello", **config) for _ in "ab"]
+    more: Any = {"model": "gemini-z", "config": {**config, "ttl": "300s"}}
+    kept = client.caches.create(**more)
+    named: Any = {"cached_content": kept.name}
+    usage: Any = client.models.generate_content(model="gemini-z", contents="Hello", config=named).usage_metadata
+    assert kept.usage_metadata is not None
+    assert usage.cached_content_token_count == kept.usage_metadata.total_token_count
+    assert usage.prompt_token_count > usage.cached_content_token_count > 1000
+    assert kept.name is not None
+    assert client.caches.get(name=kept.name) == kept
+    client.caches.delete(name=kept.name)
+    with pytest.raises(errors.ClientError, match="CachedContent not found"):
+        client.models.generate_content(model="gemini-z", contents="Hello", config=named)
+    with pytest.raises(errors.ClientError, match="too small"):
+        client.caches.create(model="gemini-z", config={"system_instruction": "short"})
     assert (counts[0], [step.usage.total_cached_tokens > 1000 for step in steps]) == (None, [False, True])
     assert counts[1] is not None
     assert counts[1] > 1000
