@@ -36,12 +36,7 @@ def measured(run: Run, starts: int) -> tuple[list[int], float]:
     run.source.reset()
     run.source.starts()
     itself = run_program(
-        run,
-        "benchmarks.peers.ours_starts",
-        run.source.origin(),
-        str(STREAMS),
-        str(starts),
-        seconds=60,
+        run, "benchmarks.peers.ours_starts", run.source.origin(), str(STREAMS), str(starts), seconds=60
     )
     found = sorted(run.source.starts())
     if len(found) < starts:

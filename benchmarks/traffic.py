@@ -129,10 +129,7 @@ def openai_sdk(simulator: Simulator, form: Form, calls: int) -> int:
 
     async def ask() -> None:
         stream = await client.chat.completions.create(
-            model=MODEL,
-            messages=[{"role": "user", "content": QUESTION}],
-            max_completion_tokens=MAX_OUTPUT,
-            stream=True,
+            model=MODEL, messages=[{"role": "user", "content": QUESTION}], max_completion_tokens=MAX_OUTPUT, stream=True
         )
         async for _ in stream:
             pass

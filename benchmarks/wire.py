@@ -163,20 +163,13 @@ def responses() -> Wire:
         + named("response.output_item.added", sequence_number=2, output_index=0, item=item("in_progress", []))
         + named("response.content_part.added", sequence_number=3, **place, part=part("")),
         delta=named(
-            "response.output_text.delta",
-            sequence_number=4,
-            **place,
-            delta=HOLE,
-            logprobs=[],
-            obfuscation="k3J9qLw0",
+            "response.output_text.delta", sequence_number=4, **place, delta=HOLE, logprobs=[], obfuscation="k3J9qLw0"
         ),
         last=named("response.output_text.done", sequence_number=5, **place, text="", logprobs=[])
         + named("response.content_part.done", sequence_number=6, **place, part=part(""))
         + named("response.output_item.done", sequence_number=7, output_index=0, item=done)
         + named("response.completed", sequence_number=8, response=response("completed", [done], usage)),
-        answer=compact(
-            response("completed", [item("completed", [part(SENT)])], usage),
-        ),
+        answer=compact(response("completed", [item("completed", [part(SENT)])], usage)),
     )
 
 
@@ -213,13 +206,7 @@ def anthropic() -> Wire:
             usage={**usage, "output_tokens": 250},
         )
         + named("message_stop"),
-        answer=compact(
-            {
-                **message,
-                "content": [{"type": "text", "text": SENT}],
-                "stop_reason": "end_turn",
-            }
-        ),
+        answer=compact({**message, "content": [{"type": "text", "text": SENT}], "stop_reason": "end_turn"}),
     )
 
 

@@ -79,13 +79,7 @@ def interactions(client: httpx2.Client) -> int:
     return sum(event.event_type == "step.delta" for event in stream)
 
 
-DECODERS = {
-    "chat": chat,
-    "responses": responses,
-    "anthropic": claude,
-    "gemini": gemini,
-    "interactions": interactions,
-}
+DECODERS = {"chat": chat, "responses": responses, "anthropic": claude, "gemini": gemini, "interactions": interactions}
 
 
 def main() -> None:

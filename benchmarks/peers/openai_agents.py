@@ -22,11 +22,7 @@ async def agent(text: openai.AsyncOpenAI, tool: openai.AsyncOpenAI) -> int:
     for turn in range(TURNS):
         client = text if turn == TURNS - 1 else tool
         stream = await client.chat.completions.create(
-            model="gpt-4o-mini",
-            messages=messages,
-            tools=TOOLS,
-            stream=True,
-            stream_options={"include_usage": True},
+            model="gpt-4o-mini", messages=messages, tools=TOOLS, stream=True, stream_options={"include_usage": True}
         )
         content: list[str] = []
         calls: dict[int, dict[str, Any]] = {}
