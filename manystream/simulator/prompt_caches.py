@@ -302,12 +302,13 @@ def _places(prompt: Prompt, rules: CacheRules, account: str) -> tuple[list[tuple
     total = sum(len(block) for block, _, _ in blocks) // BYTES_PER_TOKEN + 1
     if rules.block:
         data, step = b"".join(block for block, _, _ in blocks), rules.block * BYTES_PER_TOKEN
-        blocks = [(data[start : start + step], {"": ""}, True) for start in range(0, len(data) - step + 1, step)]
+        every: JSONObject = {"type": "every block"}
+        blocks = [(data[start : start + step], every, True) for start in range(0, len(data) - step + 1, step)]
     size = 0
     for number, (block, mark, ends) in enumerate(blocks, 1):
         hashed.update(block)
         size += len(block)
-        found: JSONObject = mark or (mapping(prompt.body, rules.mark) if number == len(blocks) else {})
+        found = mark or (mapping(prompt.body, rules.mark) if number == len(blocks) else {})
         lifetime = string(found, "ttl") or string(options, "ttl") if found or (implicit and ends) else None
         if lifetime is not None and lifetime not in rules.lifetimes:
             known = ", ".join(filter(None, rules.lifetimes))
