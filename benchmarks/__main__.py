@@ -27,7 +27,6 @@ from . import (
     sdk_transports,
     serialise,
     start_latency,
-    sync_transports,
     tokens,
     unstreamed,
     wire_forms,
@@ -53,7 +52,6 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "unstreamed": unstreamed.answer,
     "sdk_transports": sdk_transports.answer,
     "sdk_streams": sdk_streams.answer,
-    "sync_transports": sync_transports.answer,
     "bridges": bridges.answer,
     "agents": agents.answer,
     "load_clients": load_clients.answer,
@@ -71,11 +69,10 @@ NOT_QUICK = (
     "load_clients",
     "sdk_transports",
     "sdk_streams",
-    "sync_transports",
     "wire_forms",
 )
 """Questions that `--quick` omits: a whole application, streams held for five minutes, the emulated processor, calls
-that take seconds, other load generators, many threads, many forms."""
+that take seconds, other load generators, many forms."""
 
 
 def main() -> None:

@@ -16,12 +16,9 @@ FIRST_COUNT = 100_000
 SENT = "0" * 18
 """The text of an unstreamed answer. The load source writes the time of the send in its place."""
 MODEL_NAMES = {
-    "chat": "gpt-4o-mini",
-    "responses": "gpt-4o-mini",
-    "anthropic": "claude-haiku-4-5",
-    "gemini": "gemini-2.5-flash",
+    "chat": "gpt-4o-mini", "responses": "gpt-4o-mini", "anthropic": "claude-haiku-4-5", "gemini": "gemini-2.5-flash",
     "interactions": "gemini-3-flash-preview",
-}
+}  # fmt: skip
 DIALECTS = tuple(MODEL_NAMES)
 
 
@@ -80,12 +77,10 @@ def chat() -> Wire:
         return [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}]
 
     usage = {
-        "prompt_tokens": 12,
-        "completion_tokens": 250,
-        "total_tokens": 262,
+        "prompt_tokens": 12, "completion_tokens": 250, "total_tokens": 262,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
-    }
+    }  # fmt: skip
     message = {"role": "assistant", "content": SENT, "refusal": None}
     return Wire(
         "chat",
@@ -112,32 +107,14 @@ def responses() -> Wire:
 
     def response(status: str, output: list[object], usage: object = None) -> dict[str, object]:
         return {
-            "id": "resp_68f1c2d3e4a58192a7b6c5d4e3f2a1b0",
-            "object": "response",
-            "created_at": 1763760000,
-            "status": status,
-            "background": False,
-            "error": None,
-            "incomplete_details": None,
-            "instructions": None,
-            "max_output_tokens": None,
-            "model": "gpt-4o-mini-2024-07-18",
-            "output": output,
-            "parallel_tool_calls": True,
-            "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
-            "service_tier": "default",
-            "store": True,
-            "temperature": 1.0,
-            "text": {"format": {"type": "text"}},
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "truncation": "disabled",
-            "usage": usage,
-            "user": None,
-            "metadata": {},
-        }
+            "id": "resp_68f1c2d3e4a58192a7b6c5d4e3f2a1b0", "object": "response", "created_at": 1763760000,
+            "status": status, "background": False, "error": None, "incomplete_details": None, "instructions": None,
+            "max_output_tokens": None, "model": "gpt-4o-mini-2024-07-18", "output": output,
+            "parallel_tool_calls": True, "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None}, "service_tier": "default", "store": True,
+            "temperature": 1.0, "text": {"format": {"type": "text"}}, "tool_choice": "auto", "tools": [],
+            "top_p": 1.0, "truncation": "disabled", "usage": usage, "user": None, "metadata": {},
+        }  # fmt: skip
 
     def item(status: str, content: list[object]) -> dict[str, object]:
         return {"id": item_id, "type": "message", "status": status, "content": content, "role": "assistant"}
@@ -146,12 +123,9 @@ def responses() -> Wire:
         return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
     usage = {
-        "input_tokens": 12,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 250,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 262,
-    }
+        "input_tokens": 12, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 250,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 262,
+    }  # fmt: skip
     place: dict[str, object] = {"item_id": item_id, "output_index": 0, "content_index": 0}
     done = item("completed", [part("")])
     return Wire(
@@ -175,22 +149,14 @@ def responses() -> Wire:
 
 def anthropic() -> Wire:
     usage = {
-        "input_tokens": 12,
-        "cache_creation_input_tokens": 0,
-        "cache_read_input_tokens": 0,
-        "output_tokens": 1,
+        "input_tokens": 12, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 1,
         "service_tier": "standard",
-    }
+    }  # fmt: skip
     message: dict[str, object] = {
-        "id": "msg_01XFDUDYJgAACzvnptvVoYEL",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-haiku-4-5-20251001",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
+        "id": "msg_01XFDUDYJgAACzvnptvVoYEL", "type": "message", "role": "assistant",
+        "model": "claude-haiku-4-5-20251001", "content": [], "stop_reason": None, "stop_sequence": None,
         "usage": usage,
-    }
+    }  # fmt: skip
     return Wire(
         "anthropic",
         "/messages",
@@ -243,11 +209,9 @@ def interactions() -> Wire:
         return f"event: {kind}\n{data({**members, 'event_type': kind})}"
 
     begun = {
-        "id": "v1_ChdUR3NIYXVyQkFlYVA2ZGtQajZERThBVRIXVEdzSGF1ckJBZWFQNmRrUGo2REU4QVU",
-        "status": "in_progress",
-        "object": "interaction",
-        "model": "gemini-3-flash-preview",
-    }
+        "id": "v1_ChdUR3NIYXVyQkFlYVA2ZGtQajZERThBVRIXVEdzSGF1ckJBZWFQNmRrUGo2REU4QVU", "status": "in_progress",
+        "object": "interaction", "model": "gemini-3-flash-preview",
+    }  # fmt: skip
     usage = {"total_tokens": 262, "total_input_tokens": 12, "total_output_tokens": 250, "total_thought_tokens": 0}
     ended = {**begun, "status": "completed", "usage": usage, "created": "2026-05-15T18:51:57Z"}
     output = {"content": [{"text": SENT, "type": "text"}], "type": "model_output"}
