@@ -21,7 +21,8 @@ def foreign_answer(value: JSON, dialect: str, data: bytes) -> ProviderError | No
             value = loads(data)
         except MalformedJSONError:
             return None
-    if type(value) is not dict or dialect not in ROWS:  # a dialect of the user's own may have any form
+    own = ROWS.get(dialect)
+    if type(value) is not dict or own is None or own.is_form_of is None:  # it may have any form
         return None
     for name, row in ROWS.items():
         if row.is_form_of is not None and row.is_form_of(value):
