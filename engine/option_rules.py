@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 from ..providers.catalog.profiles import is_row
@@ -11,18 +12,12 @@ from ..providers.catalog.provider import PROVIDER, Provider
 from ..providers.model.rules import Rule, members, optional, text
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RuleElsewhere:
-    """The rule of an option whose module only some engines need. It is imported when the option is given.
+    """The rule of an option whose module only some engines need. It is imported when the option is given."""
 
-    module: the module's name, relative to this package.
-    name: the rule's name in the module.
-    """
-
-    __slots__ = ("module", "name")
-
-    def __init__(self, module: str, name: str) -> None:
-        self.module: str = module
-        self.name: str = name
+    module: str  # the module's name, relative to this package
+    name: str  # the rule's name in the module
 
     def check(self, value: object, where: str) -> None:
         """Raise `InvalidRequestError` naming where it is, unless the value is None or the rule accepts it."""

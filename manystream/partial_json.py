@@ -347,24 +347,16 @@ def _is_hex(text: str) -> bool:
     return match is not None and len(text) == 4
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LiveCall:
-    """A tool call while the model writes it.
+    """A tool call while the model writes it."""
 
-    id: the call's id.
-    name: the tool's name.
-    arguments: the arguments so far.
-    done: whether the call has ended.
-    complete: False if the answer was cut off inside the call; valid once `done` is True.
-    """
-
-    __slots__ = ("arguments", "complete", "done", "id", "name")
-
-    def __init__(self, id: str, name: str) -> None:
-        self.id: str = id
-        self.name: str = name
-        self.arguments: PartialJSON = PartialJSON()
-        self.done: bool = False
-        self.complete: bool = False
+    id: str  # the call's id
+    name: str  # the tool's name
+    arguments: PartialJSON = field(default_factory=PartialJSON, init=False)  # the arguments so far
+    done: bool = field(default=False, init=False)  # whether the call has ended
+    # False if the answer was cut off inside the call; valid once `done` is True
+    complete: bool = field(default=False, init=False)
 
     def __repr__(self) -> str:
         return f"<LiveCall {self.name} {self.arguments!r}>"

@@ -22,6 +22,8 @@ callbacks take long.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 LONGEST_PAUSE: float = 0.001
 """The pause between two ticks at half load, in seconds."""
 
@@ -42,22 +44,17 @@ ACCOUNT_LIMIT: float = 0.001
 """The most that the account of wake-ups saves or owes, in seconds: about 16 wake-ups."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Coalescing:
-    """The rule, for one loop.
+    """The rule, for one loop."""
 
-    longest: the pause at half load, in seconds.
-    """
-
-    __slots__ = ("_account", "_busy", "_latest", "_pause", "_served", "_window_start", "longest")
-
-    def __init__(self) -> None:
-        self.longest: float = LONGEST_PAUSE
-        self._pause = 0.0  # by the load of the latest window
-        self._account = 0.0
-        self._latest = 0.0  # the end of the latest tick
-        self._window_start = 0.0
-        self._busy = 0.0
-        self._served = 0
+    longest: float = field(default=LONGEST_PAUSE, init=False)  # the pause at half load, in seconds
+    _pause: float = field(default=0.0, init=False)  # by the load of the latest window
+    _account: float = field(default=0.0, init=False)
+    _latest: float = field(default=0.0, init=False)  # the end of the latest tick
+    _window_start: float = field(default=0.0, init=False)
+    _busy: float = field(default=0.0, init=False)
+    _served: int = field(default=0, init=False)
 
     @property
     def pause(self) -> float:

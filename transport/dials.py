@@ -6,6 +6,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from .backend import Backend
@@ -44,22 +45,18 @@ class DialOwner(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Dials:
-    """The dials of one pool: those that run, and those that have not begun.
+    """The dials of one pool: those that run, and those that have not begun."""
 
-    pending: the requests whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this
-        class that appends could raise a `RecursionError`, and the request would be lost.
-    running: the task that begins dials runs. It also removes the abandoned requests that have not begun.
-    """
-
-    __slots__ = ("_backend", "_owner", "_socket", "pending", "running")
-
-    def __init__(self, backend: Backend, dial: Dial, owner: DialOwner) -> None:
-        self._backend = backend
-        self._socket = dial
-        self._owner = owner
-        self.pending: deque[PoolRequest] = deque()
-        self.running: bool = False
+    _backend: Backend
+    _socket: Dial
+    _owner: DialOwner
+    # the requests whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this class
+    # that appends could raise a `RecursionError`, and the request would be lost.
+    pending: deque[PoolRequest] = field(default_factory=deque[PoolRequest], init=False)
+    # the task that begins dials runs. It also removes the abandoned requests that have not begun.
+    running: bool = field(default=False, init=False)
 
     def begin(self) -> None:
         """Start the task that begins the dials, unless it runs or there is no dial to begin."""

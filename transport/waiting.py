@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from .backend import Cancellable
@@ -50,24 +51,15 @@ QUEUED, DIALLING = WaiterState
 """The members."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PoolRequest:
-    """One waiter's place in the queue, or its running dial.
+    """One waiter's place in the queue, or its running dial."""
 
-    waiter: None once the waiter has abandoned the request, or has its outcome.
-    host: the origin's state in the pool.
-    fresh: the waiter needs a connection that has carried no exchange yet.
-    state: queued or dialling.
-    dial: the running dial; None before it begins.
-    """
-
-    __slots__ = ("dial", "fresh", "host", "state", "waiter")
-
-    def __init__(self, waiter: Waiter, host: Host, fresh: bool) -> None:
-        self.waiter: Waiter | None = waiter
-        self.host: Host = host
-        self.fresh: bool = fresh
-        self.state: WaiterState = QUEUED
-        self.dial: Cancellable | None = None
+    waiter: Waiter | None  # None once the waiter has abandoned the request, or has its outcome
+    host: Host  # the origin's state in the pool
+    fresh: bool  # the waiter needs a connection that has carried no exchange yet
+    state: WaiterState = field(default=QUEUED, init=False)  # queued or dialling
+    dial: Cancellable | None = field(default=None, init=False)  # the running dial; None before it begins
 
     def on_phase(self, phase: Phase) -> None:
         """Report the dial's phase to the waiter."""

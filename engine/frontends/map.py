@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 from ...providers.errors import InvalidRequestError
@@ -225,26 +226,16 @@ class Source:
     END: ClassVar[object] = _END
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Feeder(Generic[Key]):
-    """Reads requests from the source and starts them while there is room.
+    """Reads requests from the source and starts them while there is room."""
 
-    wait: waits until there is room.
-    rest: lets other tasks run.
-    unclosed: the exception with which an async generator refused to be closed; None if there is none.
-    """
-
-    def __init__(
-        self,
-        calls: MappedCalls[Key],
-        requests: object,
-        wait: Callable[[], Awaitable[object]],
-        rest: Callable[[], Awaitable[object]],
-    ) -> None:
-        self._calls = calls
-        self._requests = requests
-        self._wait = wait
-        self._rest = rest
-        self.unclosed: Exception | None = None
+    _calls: MappedCalls[Key]
+    _requests: object
+    _wait: Callable[[], Awaitable[object]]  # waits until there is room
+    _rest: Callable[[], Awaitable[object]]  # lets other tasks run
+    # the exception with which an async generator refused to be closed; None if there is none
+    unclosed: Exception | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Read until the source ends or raises, or this is cancelled."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, NoReturn, TypeVar
 
 from ...providers.errors import InvalidRequestError
@@ -27,20 +28,17 @@ AnyCall = TypeVar("AnyCall", bound="Call | PortalCall")
 """The call of an iterator: one on the engine's own thread, or one for another thread."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferedEvents(Generic[AnyCall]):
-    """The buffer of one call's events between its callbacks and its consumer. While it is full, the socket is not read.
+    """The buffer of one call's events. While it is full, the socket is not read."""
 
-    completion: the call's final record, once it has ended.
-    """
+    _call: AnyCall | None = field(default=None, init=False)
+    _waiting: deque[Event] = field(default_factory=deque[Event], init=False)
+    _paused: bool = field(default=False, init=False)
+    completion: Completion | None = field(default=None, init=False)  # the call's final record, once it has ended
 
     _FORM: ClassVar[str] = "    async with engine.stream(request) as events:\n        async for event in events: ..."
     """The correct use of a stream, for error messages."""
-
-    def __init__(self) -> None:
-        self._call: AnyCall | None = None
-        self._waiting: deque[Event] = deque()
-        self._paused = False
-        self.completion: Completion | None = None
 
     @property
     def call(self) -> AnyCall:

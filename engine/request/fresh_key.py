@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, cast
 
 import trio
@@ -234,20 +235,16 @@ def text_of(key: Key) -> str:
     return key.text if isinstance(key, AccessToken) else key
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FreshKey:
-    """Writes the key of a `KeySource` into the head that requests share. The head is cached while the key is the same.
+    """Writes the key of a `KeySource` into the head that requests share. The head is cached for the latest key."""
 
-    source: returns the key.
-    asks_again: whether another key is asked for after the server has refused a kept one: once for each call.
-    """
-
-    __slots__ = ("_latest", "_write_head", "asks_again", "source")
-
-    def __init__(self, source: KeySource, write_head: WriteHead, *, asks_again: bool = True) -> None:
-        self.source: KeySource = source
-        self._write_head = write_head
-        self.asks_again: bool = asks_again
-        self._latest: tuple[Key, tuple[WireHead, Redaction]] | None = None
+    source: KeySource  # returns the key
+    _write_head: WriteHead
+    _: KW_ONLY
+    # whether another key is asked for after the server has refused a kept one: once for each call
+    asks_again: bool = True
+    _latest: tuple[Key, tuple[WireHead, Redaction]] | None = field(default=None, init=False)
 
     def head_with(self, key: Key) -> tuple[WireHead, Redaction]:
         """Return the head with a key. Raises `ProviderError` (category AUTH)."""

@@ -33,22 +33,15 @@ Slo = Mapping[str, float]
 """A service level objective: name of a figure → the longest time in seconds that keeps it. Empty: there is none."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Window:
-    """A part of a run.
+    """A part of a run."""
 
-    spans: name of a figure → its histogram.
-    ok: calls that succeeded.
-    good: those of them that kept the objective.
-    ended: calls that succeeded or failed.
-    """
-
-    __slots__ = ("ended", "good", "ok", "spans")
-
-    def __init__(self) -> None:
-        self.spans: dict[str, Counts] = {name: new_counts() for name in NAMES}
-        self.ok: int = 0
-        self.good: int = 0
-        self.ended: int = 0
+    # name of a figure → its histogram
+    spans: dict[str, Counts] = field(default_factory=lambda: {name: new_counts() for name in NAMES}, init=False)
+    ok: int = field(default=0, init=False)  # calls that succeeded
+    good: int = field(default=0, init=False)  # those of them that kept the objective
+    ended: int = field(default=0, init=False)  # calls that succeeded or failed
 
     def add(self, other: Window) -> None:
         """Add the figures of another process's window."""

@@ -13,7 +13,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -102,19 +102,16 @@ async def check_provider(provider: Provider, environment: Mapping[str, str], lim
     return check.findings
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _ConnectivityCheck:
-    """A running check of one provider.
+    """A running check of one provider."""
 
-    findings: the results of the steps so far.
-    """
-
-    def __init__(self, provider: Provider, environment: Mapping[str, str]) -> None:
-        self.findings: list[Finding] = []
-        self._provider = provider
-        self._environment = environment
-        self._step = "key"
-        self._secrets: Redaction | None = None
-        self._since = 0.0
+    _provider: Provider
+    _environment: Mapping[str, str]
+    findings: list[Finding] = field(default_factory=list[Finding], init=False)  # the results of the steps so far
+    _step: str = field(default="key", init=False)
+    _secrets: Redaction | None = field(default=None, init=False)
+    _since: float = field(default=0.0, init=False)
 
     async def run(self) -> None:
         """Run the steps until one fails."""
@@ -224,20 +221,14 @@ class _ConnectivityCheck:
         return verdict, f"HTTP {answer.status}: {text}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Answer:
-    """An exchange that collects the answer of one request (see `transport/exchange.py`).
+    """An exchange that collects the answer of one request (see `transport/exchange.py`)."""
 
-    status: the HTTP status, or 0 before the head.
-    body: the answer's body, up to `MOST_BODY_BYTES`.
-    failure: the error that ended the exchange, or None.
-    ended: set when the exchange has ended.
-    """
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.body = bytearray()
-        self.failure: TransportError | None = None
-        self.ended = trio.Event()
+    status: int = field(default=0, init=False)  # the HTTP status, or 0 before the head
+    body: bytearray = field(default_factory=bytearray, init=False)  # the answer's body, up to `MOST_BODY_BYTES`
+    failure: TransportError | None = field(default=None, init=False)  # the error that ended the exchange, or None
+    ended: trio.Event = field(default_factory=trio.Event, init=False)  # set when the exchange has ended
 
     @property
     def may_be_json(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import trio
@@ -56,20 +57,16 @@ AHEAD_BYTES = 16 * 1024 * 1024
 Lines = AsyncGenerator[list[tuple[int, bytes]], None]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Input:
-    """The lines of the input that were read ahead. A task reads them, because a pipe or a slow disk may block.
+    """The lines of the input that were read ahead. A task reads them, because a pipe or a slow disk may block."""
 
-    ended: whether all lines were read and taken.
-    failure: why the input could not be read further, or None.
-    """
-
-    def __init__(self) -> None:
-        self.ended: bool = False
-        self.failure: OSError | None = None
-        self._pieces: deque[list[tuple[int, bytes]]] = deque()
-        self._bytes = 0
-        self._taken = trio.Event()
-        self._read_all = False
+    ended: bool = field(default=False, init=False)  # whether all lines were read and taken
+    failure: OSError | None = field(default=None, init=False)  # why the input could not be read further, or None
+    _pieces: deque[list[tuple[int, bytes]]] = field(default_factory=deque[list[tuple[int, bytes]]], init=False)
+    _bytes: int = field(default=0, init=False)
+    _taken: trio.Event = field(default_factory=trio.Event, init=False)
+    _read_all: bool = field(default=False, init=False)
 
     async def read(self, lines: Lines) -> None:
         """Read all lines, at most `AHEAD_BYTES` ahead and the piece that was read last."""

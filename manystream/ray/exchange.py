@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .. import ManystreamError
 from ..batch.lines import LineId
@@ -128,18 +128,14 @@ def _reply(seq: int, answers: Iterable[tuple[LineId, bytes, bool, float]], sent_
     return Reply(seq, tuple(Answer(*answer) for answer in answers), sent_at)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DriverExchange:
-    """The driver's side of the exchanges with one actor.
+    """The driver's side of the exchanges with one actor."""
 
-    open: the exchange without a reply; None if there is none. To repeat it, send it again as it is.
-    """
-
-    __slots__ = ("_confirms", "_seq", "open")
-
-    def __init__(self) -> None:
-        self.open: Offer | None = None
-        self._seq = 0
-        self._confirms: float | None = None
+    # the exchange without a reply; None if there is none. To repeat it, send it again as it is.
+    open: Offer | None = field(default=None, init=False)
+    _seq: int = field(default=0, init=False)
+    _confirms: float | None = field(default=None, init=False)
 
     def offer(self, rows: tuple[Row, ...], leases: tuple[Lease, ...] = (), gift: Gift | None = None) -> Offer:
         """Open the next exchange. Raises `ExchangeError` if the one before has no reply."""

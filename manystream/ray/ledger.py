@@ -31,25 +31,20 @@ class _Account:
     out: dict[LineId, Row] = field(default_factory=dict[LineId, Row])
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Ledger:
-    """The rows of a batch that are not answered yet.
+    """The rows of a batch that are not answered yet."""
 
-    ended: whether the input has no more rows. The last rows are then spread evenly over the actors.
-    answered: number of rows whose answer was accepted.
-    late: number of answers that were dropped because their row had an answer.
-    asked_again: number of rows that were taken from an actor that was given up.
-    """
-
-    def __init__(self) -> None:
-        self.ended: bool = False
-        self.answered: int = 0
-        self.late: int = 0
-        self.asked_again: int = 0
-        self._actors: dict[int, _Account] = {}
-        self._waiting: deque[Row] = deque()
-        self._place: dict[LineId, int | None] = {}
-        """id → the actor where the row is out, or None if it waits. An answered row is not in it."""
-        self._count_waiting = 0
+    # whether the input has no more rows. The last rows are then spread evenly over the actors.
+    ended: bool = field(default=False, init=False)
+    answered: int = field(default=0, init=False)  # number of rows whose answer was accepted
+    late: int = field(default=0, init=False)  # number of answers that were dropped because their row had an answer
+    asked_again: int = field(default=0, init=False)  # number of rows that were taken from an actor that was given up
+    _actors: dict[int, _Account] = field(default_factory=dict[int, _Account], init=False)
+    _waiting: deque[Row] = field(default_factory=deque[Row], init=False)
+    # id → the actor where the row is out, or None if it waits. An answered row is not in it.
+    _place: dict[LineId, int | None] = field(default_factory=dict[LineId, int | None], init=False)
+    _count_waiting: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
         return f"<Ledger {self.waiting} waiting, {self.out} at {len(self._actors)} actors, {self.answered} answered>"

@@ -205,20 +205,17 @@ class Keeper:
                 self.release(holder)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Holder:
     """A holder of leases on one limit.
 
     One thread calls `receive` and uses what is leased. Another one may call `ask`: it reports a lease only after it is
     in use.
-
-    name: the holder's name. It must be new for each process, because a keeper knows the leases of a name.
-    gauge: what uses the leases: a bucket that fills at their rate.
     """
 
-    def __init__(self, name: str, gauge: LeasedBucket) -> None:
-        self.name = name
-        self.gauge: LeasedBucket = gauge
-        self._lease = Lease(NO_LEASE, -math.inf, 0.0)
+    name: str  # the holder's name. It must be new for each process, because a keeper knows the leases of a name.
+    gauge: LeasedBucket  # what uses the leases: a bucket that fills at their rate
+    _lease: Lease = field(default_factory=lambda: Lease(NO_LEASE, -math.inf, 0.0), init=False)
 
     def __repr__(self) -> str:
         return f"<Holder {self.name} {self._lease.rate:g}/s until {self._lease.asked_at + LEASE_SECONDS:.3f}>"

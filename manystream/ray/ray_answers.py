@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import importlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ..batch.line_file import JournalError
@@ -53,15 +54,12 @@ class AnswerActor:
         return self._keeper
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RayJournal:
-    """The journal for the actors that ask. It is sent to them. Each call waits until the journal's actor has replied.
+    """The journal for the actors that ask. It is sent to them. Each call waits for the reply of its actor."""
 
-    path: the file of answers, for messages.
-    """
-
-    def __init__(self, path: str, actor: Any) -> None:
-        self.path = path
-        self._actor = actor
+    path: str  # the file of answers, for messages
+    _actor: Any
 
     def __repr__(self) -> str:
         return f"<RayJournal {self.path}>"

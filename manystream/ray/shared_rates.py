@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Unpack
 
 import trio
@@ -110,30 +110,16 @@ class SharedRates:
     link: RateLink
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Renewal:
-    """Renews the leases of one engine.
+    """Renews the leases of one engine."""
 
-    rates: the leases.
-    link: the way to the keeper.
-    in_engine: calls a function in the engine's thread soon.
-    clock: returns the time in seconds.
-    engine_clock: returns the time by the engine's clock.
-    """
-
-    def __init__(
-        self,
-        rates: EngineRates,
-        link: RateLink,
-        in_engine: Callable[[Callable[[], None]], None],
-        clock: Callable[[], float] = time.monotonic,
-        engine_clock: Callable[[], float] = trio.current_time,
-    ) -> None:
-        self._rates = rates
-        self._link = link
-        self._in_engine = in_engine
-        self._clock = clock
-        self._engine_clock = engine_clock
-        self._ended = threading.Event()
+    _rates: EngineRates  # the leases
+    _link: RateLink  # the way to the keeper
+    _in_engine: Callable[[Callable[[], None]], None]  # calls a function in the engine's thread soon
+    _clock: Callable[[], float] = time.monotonic  # returns the time in seconds
+    _engine_clock: Callable[[], float] = trio.current_time  # returns the time by the engine's clock
+    _ended: threading.Event = field(default_factory=threading.Event, init=False)
 
     def renew(self) -> None:
         """Ask for new leases, and use them if the keeper has answered."""

@@ -7,6 +7,7 @@ the same answer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..catalog.dialect import MakeId
@@ -33,22 +34,15 @@ NO_ARGUMENTS = "{}"
 """The arguments of a call without arguments, which has no text at all in a stream and an empty object unstreamed."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallInProgress:
-    """A tool call of a stream.
+    """A tool call of a stream."""
 
-    call: the call in the answer.
-    given: the arguments of its start event, used if no delta follows.
-    stopped: whether its stop event has come.
-    beside: the block of text or thinking that a server sent inside the call; None before.
-    """
-
-    __slots__ = ("beside", "call", "given", "stopped")
-
-    def __init__(self, call: ToolCallInProgress, given: str) -> None:
-        self.call: ToolCallInProgress = call
-        self.given: str = given
-        self.stopped: bool = False
-        self.beside: Opened | None = None
+    call: ToolCallInProgress  # the call in the answer
+    given: str  # the arguments of its start event, used if no delta follows
+    stopped: bool = field(default=False, init=False)  # whether its stop event has come
+    # the block of text or thinking that a server sent inside the call; None before
+    beside: Opened | None = field(default=None, init=False)
 
     def settle(self) -> list[Event]:
         """End the arguments. Returns the event for those of the start event, if none were streamed."""
@@ -99,21 +93,14 @@ class ProviderBlockInProgress:
 Opened: TypeAlias = TextInProgress | ThinkingInProgress | CallInProgress | ProviderBlockInProgress | Placed
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BlockReader:
-    """Reads wire blocks into one answer.
+    """Reads wire blocks into one answer."""
 
-    answer: the answer.
-    provider: the provider's `maker`.
-    make_id: makes an id for a call without one.
-    """
-
-    __slots__ = ("_maker", "answer", "make_id", "provider")
-
-    def __init__(self, answer: Accumulator, provider: str, make_id: MakeId) -> None:
-        self.answer: Accumulator = answer
-        self.provider: str = provider
-        self.make_id: MakeId = make_id
-        self._maker: ProviderState | None = None
+    answer: Accumulator  # the answer
+    provider: str  # the provider's `maker`
+    make_id: MakeId  # makes an id for a call without one
+    _maker: ProviderState | None = field(default=None, init=False)
 
     @property
     def maker(self) -> ProviderState:

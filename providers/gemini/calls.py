@@ -8,6 +8,7 @@ be streamed at the same time.
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, field
 
 from ..catalog.dialect import MakeId
 from ..json.json_values import JSON, JSONObject, arguments_text, mapping, objects, same_text, same_value, string
@@ -17,22 +18,16 @@ from ..wire.accumulate import Accumulator, ToolCallInProgress
 from .partial_arguments import PartialArguments
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _OpenCall:
-    """A call whose arguments are still arriving.
+    """A call whose arguments are still arriving."""
 
-    block: the call.
-    id: the server's id of the call; empty if it has none.
-    partial: its arguments that came in pieces; None before the first piece.
-    whole: arguments that came whole beside `willContinue`, used if no piece comes; None if there are none.
-    """
-
-    __slots__ = ("block", "id", "partial", "whole")
-
-    def __init__(self, block: ToolCallInProgress, id: str) -> None:
-        self.block = block
-        self.id = id
-        self.partial: PartialArguments | None = None
-        self.whole: JSON = None
+    block: ToolCallInProgress  # the call
+    id: str  # the server's id of the call; empty if it has none
+    # its arguments that came in pieces; None before the first piece
+    partial: PartialArguments | None = field(default=None, init=False)
+    # arguments that came whole beside `willContinue`, used if no piece comes; None if there are none
+    whole: JSON = field(default=None, init=False)
 
     def holds(self, arguments: JSON) -> bool:
         """Return whether whole arguments are those that came so far: some servers repeat them at the end."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
@@ -32,40 +32,26 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 """The documented value in place of the signature of a call that Gemini did not make."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
-    """One of the model's calls.
+    """One of the model's calls."""
 
-    block: the call.
-    part: its wire form.
-    result: the wire form of its result; None until it is found.
-    beside: parts with files that the result cannot contain.
-    """
-
-    __slots__ = ("beside", "block", "part", "result")
-
-    def __init__(self, block: ToolCall, part: JSONObject) -> None:
-        self.block: ToolCall = block
-        self.part: JSONObject = part
-        self.result: JSONObject | None = None
-        self.beside: list[JSONObject] = []
+    block: ToolCall  # the call
+    part: JSONObject  # its wire form
+    result: JSONObject | None = field(default=None, init=False)  # the wire form of its result; None until it is found
+    # parts with files that the result cannot contain
+    beside: list[JSONObject] = field(default_factory=list[JSONObject], init=False)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Turn:
-    """One content under construction.
+    """One content under construction."""
 
-    role: `user` or `model`.
-    parts: its parts in order.
-    calls: the calls among them.
-    answered: whether a call has its result. Then the model's next message is another turn.
-    """
-
-    __slots__ = ("answered", "calls", "parts", "role")
-
-    def __init__(self, role: str) -> None:
-        self.role: str = role
-        self.parts: list[JSONObject | Call] = []
-        self.calls: list[Call] = []
-        self.answered: bool = False
+    role: str  # `user` or `model`
+    parts: list[JSONObject | Call] = field(default_factory=list[JSONObject | Call], init=False)  # its parts in order
+    calls: list[Call] = field(default_factory=list[Call], init=False)  # the calls among them
+    # whether a call has its result. Then the model's next message is another turn.
+    answered: bool = field(default=False, init=False)
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,6 +9,7 @@ once more, whole, at the end: JSON parsers use the last of two members with one 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -46,19 +47,13 @@ def path_steps(text: str) -> Path | None:
     return tuple(steps) if well_formed else None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Container:
-    """An object or array without its closing bracket.
+    """An object or array without its closing bracket."""
 
-    count: the number of its members so far.
-    names: the names of its members, for an object.
-    """
-
-    __slots__ = ("count", "is_array", "names")
-
-    def __init__(self, is_array: bool) -> None:
-        self.is_array = is_array
-        self.count = 0
-        self.names: set[str | int] = set()
+    is_array: bool
+    count: int = field(default=0, init=False)  # the number of its members so far
+    names: set[str | int] = field(default_factory=set[str | int], init=False)  # the names of its members, for an object
 
     def takes(self, step: str | int) -> bool:
         """Return whether a member of that name or position can still be written."""
@@ -228,18 +223,12 @@ def _kind_of(piece: JSONObject) -> str | None:
     )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Tree:
-    """An object that grows by paths.
+    """An object that grows by paths."""
 
-    allowance: nulls that may still be written for missing items.
-    root: the object.
-    """
-
-    __slots__ = ("allowance", "root")
-
-    def __init__(self, allowance: int) -> None:
-        self.allowance = allowance
-        self.root: dict[str, JSON] = {}
+    allowance: int  # nulls that may still be written for missing items
+    root: dict[str, JSON] = field(default_factory=dict[str, JSON], init=False)  # the object
 
     def set(self, path: Path, value: JSON) -> bool:
         """Set the value at a path. Returns False if that needs more nulls than are allowed."""

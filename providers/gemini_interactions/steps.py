@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..catalog.dialect import MakeId
@@ -61,18 +62,13 @@ NOTHING_TO_SIGN = "the answer has a signature in a step that has none; it was dr
 """Warnings about deltas that have no place."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class OutputInProgress:
-    """An output of the model.
+    """An output of the model."""
 
-    text: the text that the next delta continues; None before the first, and after a file.
-    sound: the sound that the next delta continues.
-    """
-
-    __slots__ = ("sound", "text")
-
-    def __init__(self) -> None:
-        self.text: TextInProgress | None = None
-        self.sound: SoundInProgress | None = None
+    # the text that the next delta continues; None before the first, and after a file
+    text: TextInProgress | None = field(default=None, init=False)
+    sound: SoundInProgress | None = field(default=None, init=False)  # the sound that the next delta continues
 
 
 class SoundInProgress(Placed):
@@ -94,38 +90,26 @@ class SoundInProgress(Placed):
         return File(data=b"".join(self.pieces), media_type=self.file.media_type, state=self.file.state)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallInProgress:
-    """A call of the caller's function.
+    """A call of the caller's function."""
 
-    call: the call in the answer.
-    given: the arguments of its first event, used if no delta follows.
-    stopped: whether its stop event has come.
-    """
-
-    __slots__ = ("call", "given", "stopped")
-
-    def __init__(self, call: ToolCallInProgress, given: str) -> None:
-        self.call: ToolCallInProgress = call
-        self.given: str = given
-        self.stopped: bool = False
+    call: ToolCallInProgress  # the call in the answer
+    given: str  # the arguments of its first event, used if no delta follows
+    stopped: bool = field(default=False, init=False)  # whether its stop event has come
 
     def settle(self) -> list[Event]:
         """End the arguments. Returns the event for those of the first event, if none were streamed."""
         return [] if self.call.pieces or self.call.done else list(self.call.delta(self.given))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class StepInProgress:
-    """A step of the server's own, which is in the answer already. `settle` writes the texts of its deltas into it.
+    """A step of the server's own, which is in the answer already. `settle` writes the texts of its deltas into it."""
 
-    data: the step in the answer.
-    pieces: member → the texts of its deltas.
-    """
-
-    __slots__ = ("data", "pieces")
-
-    def __init__(self, data: dict[str, JSON]) -> None:
-        self.data: dict[str, JSON] = data
-        self.pieces: dict[str, list[str]] = {}
+    data: dict[str, JSON]  # the step in the answer
+    # member → the texts of its deltas
+    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
 
     def apply(self, delta: JSONObject) -> None:
         """Apply a delta: objects are merged, lists joined, texts appended or replaced (`APPENDED`), other values set.

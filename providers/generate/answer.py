@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import cast
 
 from ..catalog.dialect import TakeValue
@@ -31,22 +32,15 @@ CHOICE_MEMBERS = frozenset(
 NOTHING: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Choice:
-    """One choice of an answer.
+    """One choice of an answer."""
 
-    answer: its content.
-    keeps: whether log probabilities are kept as the server sends them.
-    finish: its finish reason as received; None before it has come.
-    """
-
-    __slots__ = ("_logprobs", "_text", "answer", "finish", "keeps")
-
-    def __init__(self, answer: Accumulator) -> None:
-        self.answer: Accumulator = answer
-        self.keeps: bool = True
-        self.finish: str | None = None
-        self._text: TextInProgress | None = None
-        self._logprobs: dict[str, list[JSON]] | None = None
+    answer: Accumulator  # its content
+    keeps: bool = field(default=True, init=False)  # whether log probabilities are kept as the server sends them
+    finish: str | None = field(default=None, init=False)  # its finish reason as received; None before it has come
+    _text: TextInProgress | None = field(default=None, init=False)
+    _logprobs: dict[str, list[JSON]] | None = field(default=None, init=False)
 
     def take(self, choice: JSONObject) -> TextDelta | None:
         """Read what is new. Returns its delta, whose text may be empty; None if nothing is new."""

@@ -10,6 +10,7 @@ dropped (every property is present, so no default applies).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from ..errors import InvalidRequestError
@@ -88,18 +89,12 @@ def merged(inner: JSONObject, outer: JSONObject, where: str) -> JSONObject:
     return {**inner, **outer}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Adapter:
-    """Adapts one schema. Methods return the adapted part, or raise `InvalidRequestError` naming its place.
+    """Adapts one schema. Methods return the adapted part, or raise `InvalidRequestError` naming its place."""
 
-    root: the whole schema, which references point into.
-    field: the place of the root in errors.
-    """
-
-    __slots__ = ("field", "root")
-
-    def __init__(self, root: JSONObject, field: str) -> None:
-        self.root = root
-        self.field = field
+    root: JSONObject  # the whole schema, which references point into
+    field: str  # the place of the root in errors
 
     def schema(self, node: JSON, where: str, expanding: tuple[str, ...]) -> JSONObject:
         """Return a schema adapted.

@@ -9,6 +9,7 @@ Pieces are appended and joined once: nothing here is quadratic.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..json.json_values import CONTAINER_ENDS, JSON, JSONObject, same_text, without_repetition
@@ -131,51 +132,24 @@ class ThinkingInProgress:
         return Thinking("".join(self.pieces), signature, state=self.state)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ToolCallInProgress:
-    """A tool call under construction. No event is delivered until its name is known; earlier arguments are kept.
+    """A tool call under construction. No event is delivered until its name is known; earlier arguments are kept."""
 
-    index: its position in the response's `content`.
-    taken: ids of the answer's other calls; None if ids need not be unique.
-    wire_id: the id as received.
-    id: the id as delivered. It differs from `wire_id` if another call of the answer has that id.
-    name: the tool's name; empty until it is known.
-    pieces: fragments of the arguments.
-    started: whether `start` was called.
-    done: whether `finish` was called.
-    complete: False if the answer was cut off inside the call.
-    free_text: whether the arguments are any text of the model (a custom tool), and no JSON.
-    repeated: whether the server sent the whole arguments again.
-    state: what the provider wants back with the call, or None.
-    """
-
-    __slots__ = (
-        "complete",
-        "done",
-        "free_text",
-        "id",
-        "index",
-        "name",
-        "pieces",
-        "repeated",
-        "started",
-        "state",
-        "taken",
-        "wire_id",
-    )
-
-    def __init__(self, index: int, taken: TakenIds | None) -> None:
-        self.index: int = index
-        self.taken: TakenIds | None = taken
-        self.wire_id: str = ""
-        self.id: str = ""
-        self.name: str = ""
-        self.pieces: list[str] = []
-        self.started: bool = False
-        self.done: bool = False
-        self.complete: bool = False
-        self.free_text: bool = False
-        self.repeated: bool = False
-        self.state: ProviderState | None = None
+    index: int  # its position in the response's `content`
+    taken: TakenIds | None  # ids of the answer's other calls; None if ids need not be unique
+    wire_id: str = field(default="", init=False)  # the id as received
+    # the id as delivered. It differs from `wire_id` if another call of the answer has that id.
+    id: str = field(default="", init=False)
+    name: str = field(default="", init=False)  # the tool's name; empty until it is known
+    pieces: list[str] = field(default_factory=list[str], init=False)  # fragments of the arguments
+    started: bool = field(default=False, init=False)  # whether `start` was called
+    done: bool = field(default=False, init=False)  # whether `finish` was called
+    complete: bool = field(default=False, init=False)  # False if the answer was cut off inside the call
+    # whether the arguments are any text of the model (a custom tool), and no JSON
+    free_text: bool = field(default=False, init=False)
+    repeated: bool = field(default=False, init=False)  # whether the server sent the whole arguments again
+    state: ProviderState | None = field(default=None, init=False)  # what the provider wants back with the call, or None
 
     def start(self, id: str, name: str) -> Sequence[Event]:
         """Set the id and the name. Returns the events: the call's start, and the arguments that came before it.
@@ -248,18 +222,12 @@ class ToolCallInProgress:
         )
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Placed:
-    """A block that came whole and has no events: redacted thinking, an image, a provider's own block.
+    """A block that came whole and has no events: redacted thinking, an image, a provider's own block."""
 
-    index: its position in the response's `content`.
-    value: the block.
-    """
-
-    __slots__ = ("index", "value")
-
-    def __init__(self, index: int, value: Block) -> None:
-        self.index: int = index
-        self.value: Block = value
+    index: int  # its position in the response's `content`
+    value: Block  # the block
 
     def is_empty(self) -> bool:
         """Return False: the block came whole."""

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 from ..json.json_values import JSON, JSONObject, integer, items, objects
@@ -33,44 +34,26 @@ INCOMPLETE = "tokens: "
 """The beginning of a response's warning that its tokens are not complete."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnswerTokens:
-    """The tokens of one answer, as they arrive. What cannot be read is left out, and marks the tokens as incomplete.
+    """The tokens of one answer, as they arrive. What cannot be read is left out, and marks the tokens as incomplete."""
 
-    tokens: those so far, but for their ids.
-    ids: the ids so far.
-    fault: what contradicts itself in the tokens, or could not be read: the first of these; empty if there is nothing.
-    ids_only: whether log probabilities came only to carry ids, so that deltas have none.
-    named: whether ids came in a member of their own; those among log probabilities repeat them then.
-    stop: what stopped the answer: the id of a token, a text, None for the model's own end, or "" if the server does
-        not say.
-    """
-
-    __slots__ = (
-        "_broken",
-        "_ids_at",
-        "_logprobs_at",
-        "_paired",
-        "_texts",
-        "fault",
-        "ids",
-        "ids_only",
-        "named",
-        "stop",
-        "tokens",
-    )
-
-    def __init__(self) -> None:
-        self.tokens: Tokens = Tokens()
-        self.ids: TokenIds = new_ids()
-        self.fault: str = ""
-        self.ids_only: bool = False
-        self.named: bool = False
-        self.stop: int | str | None = ""
-        self._broken = False
-        self._paired = False  # whether the log probabilities came with their ids, so that others repeat them
-        self._texts: deque[JSON] | None = None  # of the last tokens with a log probability
-        self._ids_at = 0  # the number of ids that events had
-        self._logprobs_at = 0
+    tokens: Tokens = field(default_factory=Tokens, init=False)  # those so far, but for their ids
+    ids: TokenIds = field(default_factory=new_ids, init=False)  # the ids so far
+    # what contradicts itself in the tokens, or could not be read: the first of these; empty if there is nothing
+    fault: str = field(default="", init=False)
+    # whether log probabilities came only to carry ids, so that deltas have none
+    ids_only: bool = field(default=False, init=False)
+    # whether ids came in a member of their own; those among log probabilities repeat them then
+    named: bool = field(default=False, init=False)
+    # what stopped the answer: the id of a token, a text, None for the model's own end, or "" if the server does not say
+    stop: int | str | None = field(default="", init=False)
+    _broken: bool = field(default=False, init=False)
+    # whether the log probabilities came with their ids, so that others repeat them
+    _paired: bool = field(default=False, init=False)
+    _texts: deque[JSON] | None = field(default=None, init=False)  # of the last tokens with a log probability
+    _ids_at: int = field(default=0, init=False)  # the number of ids that events had
+    _logprobs_at: int = field(default=0, init=False)
 
     def add_ids(self, value: JSON) -> None:
         """Append new ids: a list of whole numbers from 0 on. Anything else marks the ids as broken."""

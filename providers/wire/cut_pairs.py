@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ..json.json_types import JSONObject
 from ..model.events import Done, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone
@@ -21,22 +22,17 @@ from .accumulate import CutText, InProgress, Placed, TextInProgress, ThinkingInP
 REPLACEMENT = "\ufffd"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CutPairs:
-    """The surrogate halves of one stream.
+    """The surrogate halves of one stream."""
 
-    _begins_low: strings of the current event that begin with a low half, as the lenient parser returned them, each with
-        its half.
-    _ends_high: strings of the current event that end with a high half, likewise.
-    _pending: index of a block → the high half that its latest delta ended with. The block's last piece ends with U+FFFD
-        for the half; the delivered event does not. A whole text may have replaced that piece since.
-    """
-
-    __slots__ = ("_begins_low", "_ends_high", "_pending")
-
-    def __init__(self) -> None:
-        self._begins_low: list[tuple[str, str]] = []
-        self._ends_high: list[tuple[str, str]] = []
-        self._pending: dict[int, str] = {}
+    # strings of the current event that begin with a low half, as the lenient parser returned them, each with its half
+    _begins_low: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
+    # strings of the current event that end with a high half, likewise
+    _ends_high: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
+    # index of a block → the high half that its latest delta ended with. The block's last piece ends with U+FFFD for the
+    # half; the delivered event does not. A whole text may have replaced that piece since.
+    _pending: dict[int, str] = field(default_factory=dict[int, str], init=False)
 
     @property
     def waits(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...errors import InvalidRequestError
@@ -52,20 +53,13 @@ def plain_text(blocks: Sequence[Block]) -> str | None:
     return block.text if type(block) is Text and block.cache_control is None else None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BlockWriter:
-    """Writes the content of one request's messages.
+    """Writes the content of one request's messages."""
 
-    quirks: how the server departs from the dialect.
-    warnings: gets a warning for each thing that cannot be sent.
-    model: the model that the messages are for; empty if it is not known.
-    """
-
-    __slots__ = ("_model", "_quirks", "_warnings")
-
-    def __init__(self, quirks: Quirks, warnings: list[str], model: str = "") -> None:
-        self._model = model
-        self._quirks = quirks
-        self._warnings = warnings
+    _quirks: Quirks  # how the server departs from the dialect
+    _warnings: list[str]  # gets a warning for each thing that cannot be sent
+    _model: str = ""  # the model that the messages are for; empty if it is not known
 
     def content(self, blocks: Sequence[PlacedBlock]) -> JSON:
         """Return a message's content: a string for one text without a mark, which every server accepts, else parts."""

@@ -7,6 +7,7 @@ terminal marker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from ...json.json_values import MalformedJSONError, loads
 from ...model.events import Event
@@ -16,6 +17,7 @@ LEGACY_INDEX = -1
 """The index for the one call of OpenAI's older `function_call` member, which has neither id nor index."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ToolCallMatcher:
     """The tool calls of one answer.
 
@@ -37,28 +39,18 @@ class ToolCallMatcher:
     - A call is delivered once its name is complete, with the arguments that came before. A call without an id gets one.
     """
 
-    __slots__ = (
-        "_answer",
-        "_begun",
-        "_by_id",
-        "_by_index",
-        "_by_index_and_id",
-        "_held",
-        "_id_known",
-        "_latest",
-        "_make_id",
+    _answer: Accumulator
+    _make_id: Callable[[], str]
+    _begun: list[ToolCallInProgress] = field(default_factory=list[ToolCallInProgress], init=False)  # all, in order
+    _by_id: dict[str, ToolCallInProgress] = field(default_factory=dict[str, ToolCallInProgress], init=False)
+    _by_index: dict[int, ToolCallInProgress] = field(default_factory=dict[int, ToolCallInProgress], init=False)
+    _by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = field(
+        default_factory=dict[tuple[int, str], ToolCallInProgress], init=False
     )
-
-    def __init__(self, answer: Accumulator, make_id: Callable[[], str]) -> None:
-        self._answer = answer
-        self._make_id = make_id
-        self._begun: list[ToolCallInProgress] = []  # all, in order
-        self._by_id: dict[str, ToolCallInProgress] = {}
-        self._by_index: dict[int, ToolCallInProgress] = {}
-        self._by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = {}
-        self._held: ToolCallInProgress | None = None  # a call with a name that may still grow, and without arguments
-        self._id_known: set[int] = set()
-        self._latest: ToolCallInProgress | None = None
+    # a call with a name that may still grow, and without arguments
+    _held: ToolCallInProgress | None = field(default=None, init=False)
+    _id_known: set[int] = field(default_factory=set[int], init=False)
+    _latest: ToolCallInProgress | None = field(default=None, init=False)
 
     def fragment(
         self,

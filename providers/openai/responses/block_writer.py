@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import KW_ONLY, dataclass, field
 
 from ...json.json_values import JSON, JSONObject
 from ...model.messages import CacheControl, File, Image, Text
@@ -23,20 +24,15 @@ MARKS_LEFT_OUT = "cache_control: not sent where Responses has no place for it; i
 """The warning for a cache mark that was left out."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BlockWriter:
-    """Writes the parts of some messages.
+    """Writes the parts of some messages."""
 
-    breakpoints: whether the model accepts explicit cache marks.
-    left_out: warnings about what a user gave with a file for another provider.
-    marks_left_out: whether a mark was left out because the model does not.
-    """
-
-    __slots__ = ("breakpoints", "left_out", "marks_left_out")
-
-    def __init__(self, *, breakpoints: bool) -> None:
-        self.breakpoints: bool = breakpoints
-        self.left_out: list[str] = []
-        self.marks_left_out: bool = False
+    _: KW_ONLY
+    breakpoints: bool  # whether the model accepts explicit cache marks
+    # warnings about what a user gave with a file for another provider
+    left_out: list[str] = field(default_factory=list[str], init=False)
+    marks_left_out: bool = field(default=False, init=False)  # whether a mark was left out because the model does not
 
     def part(self, block: Text | Image | File) -> JSONObject:
         """Return a block as a part."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ...catalog.dialect import MakeId
@@ -75,50 +76,30 @@ def may_hold_numbers(item: JSONObject) -> bool:
     return string(item, "type") not in WITHOUT_NUMBERS
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MessageItem:
-    """A message: its text parts, each a block of its own, and its refusals, which are no blocks.
+    """A message: its text parts, each a block of its own, and its refusals, which are no blocks."""
 
-    before: the message directly before this one, or None. A server may send it again under another id.
-    begun: whether an event is the end of a part → position of the content part that began last, until such an event
-        about it comes.
-    done: whether the whole item was read.
-    id: the item's id; empty until it is known.
-    phase: the item's `phase`, which is sent back, or None.
-    texts: position of a content part → the index of its block in the answer. The garbage collector does not track a
-        dict of numbers.
-    refusals: position of a content part → the pieces of the refusal.
-    logprobs: position of a content part → its log probabilities.
-    others: position of a content part of an unknown type → the part.
-    """
-
-    __slots__ = (
-        "answer",
-        "before",
-        "begun",
-        "done",
-        "id",
-        "kind",
-        "logprobs",
-        "name",
-        "others",
-        "phase",
-        "refusals",
-        "texts",
-    )
-
-    def __init__(self, answer: Accumulator, name: str, before: MessageItem | None = None) -> None:
-        self.id: str = ""
-        self.answer: Accumulator = answer
-        self.before: MessageItem | None = before
-        self.name: str = name
-        self.kind: str = "message"
-        self.done: bool = False
-        self.phase: str | None = None
-        self.texts: dict[int, int] = {}
-        self.refusals: dict[int, list[str]] = {}
-        self.logprobs: dict[int, list[JSON]] = {}
-        self.others: dict[int, JSONObject] = {}
-        self.begun: dict[bool, int] = {}
+    answer: Accumulator
+    name: str
+    # the message directly before this one, or None. A server may send it again under another id.
+    before: MessageItem | None = None
+    id: str = field(default="", init=False)  # the item's id; empty until it is known
+    kind: str = field(default="message", init=False)
+    done: bool = field(default=False, init=False)  # whether the whole item was read
+    phase: str | None = field(default=None, init=False)  # the item's `phase`, which is sent back, or None
+    # position of a content part → the index of its block in the answer. The garbage collector does not track a dict of
+    # numbers.
+    texts: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    # position of a content part → the pieces of the refusal
+    refusals: dict[int, list[str]] = field(default_factory=dict[int, list[str]], init=False)
+    # position of a content part → its log probabilities
+    logprobs: dict[int, list[JSON]] = field(default_factory=dict[int, list[JSON]], init=False)
+    # position of a content part of an unknown type → the part
+    others: dict[int, JSONObject] = field(default_factory=dict[int, JSONObject], init=False)
+    # whether an event is the end of a part → position of the content part that began last, until such an event about it
+    # comes
+    begun: dict[bool, int] = field(default_factory=dict[bool, int], init=False)
 
     def text(self, place: int) -> TextInProgress:
         """Return the block of a content part. It is made when its first text comes: an empty part is no block."""

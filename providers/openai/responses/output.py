@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from ...catalog.dialect import MakeId
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, integer, objects, string
@@ -40,45 +41,29 @@ MOST_UNCLAIMED = 64
 """The most output indexes for which arguments are kept that came before their call."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Output:
-    """The items of one answer.
+    """The items of one answer."""
 
-    answer: the answer that they build.
-    items: the items, in the order of their beginnings.
-    places: output index → the place in `items` of the latest item with that index. The garbage collector does not track
-        a dict of numbers.
-    name: the provider's `maker`, the tag on everything that is sent back to it.
-    is_history: whether the items come from a caller's history. There, two equal adjacent messages are two messages.
-    unclaimed: output index → arguments that came before their call, with their item ids; None before the first.
-    shared: item id → its place in `items`; None until a second item has an output index of an earlier one.
-    """
-
-    __slots__ = (
-        "answer",
-        "audio",
-        "custom_tools",
-        "is_history",
-        "items",
-        "make_id",
-        "name",
-        "open_calls",
-        "places",
-        "shared",
-        "unclaimed",
-    )
-
-    def __init__(self, answer: Accumulator, name: str, make_id: MakeId, *, is_history: bool = False) -> None:
-        self.answer: Accumulator = answer
-        self.name: str = name
-        self.is_history: bool = is_history
-        self.make_id: MakeId = make_id
-        self.custom_tools: CustomTools | None = None  # until a response repeats the request's tools
-        self.items: list[Item] = []
-        self.places: dict[int, int] = {}
-        self.shared: dict[str, int] | None = None
-        self.unclaimed: dict[int, list[tuple[str, str]]] | None = None
-        self.open_calls: dict[str, CallItem] = {}  # by call id, because another item may take over the index of a call
-        self.audio: dict[str, list[str]] = {}  # sound, which belongs to no item: pieces of `data` and `transcript`
+    answer: Accumulator  # the answer that they build
+    name: str  # the provider's `maker`, the tag on everything that is sent back to it
+    make_id: MakeId
+    _: KW_ONLY
+    # whether the items come from a caller's history. There, two equal adjacent messages are two messages.
+    is_history: bool = False
+    custom_tools: CustomTools | None = field(default=None, init=False)  # until a response repeats the request's tools
+    items: list[Item] = field(default_factory=list[Item], init=False)  # the items, in the order of their beginnings
+    # output index → the place in `items` of the latest item with that index. The garbage collector does not track a
+    # dict of numbers.
+    places: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    # item id → its place in `items`; None until a second item has an output index of an earlier one
+    shared: dict[str, int] | None = field(default=None, init=False)
+    # output index → arguments that came before their call, with their item ids; None before the first
+    unclaimed: dict[int, list[tuple[str, str]]] | None = field(default=None, init=False)
+    # by call id, because another item may take over the index of a call
+    open_calls: dict[str, CallItem] = field(default_factory=dict[str, CallItem], init=False)
+    # sound, which belongs to no item: pieces of `data` and `transcript`
+    audio: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
 
     def learn_tools(self, response: JSONObject) -> None:
         """Read the request's tools from a response."""
