@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from urllib.parse import parse_qsl, quote
 
-from .. import Dialect, ErrorCategory, InvalidRequestError, Provider
+from .. import Dialect, ErrorCategory, InvalidRequestError, Provider, ProviderError
 from ..http_server import CONNECTION_HEADERS, BadRequest, HTTPRequest
 from ..providers.catalog.registry import DIALECT_MODULES, DIALECTS, PROMPT_DIALECTS, dialect_of
 from ..providers.json.json_values import dumps
@@ -26,6 +26,9 @@ STATUS: Final[dict[ErrorCategory, int]] = dict.fromkeys(ErrorCategory, 502) | {
     ErrorCategory.TIMEOUT: 504,
 }  # fmt: skip
 """Category of an error that no provider's answer explains → the status of the response."""
+
+_WHERE = re.compile(r" \((?:(?! \().)*://.*\)\Z", re.DOTALL)
+"""The end of a message that says where a request was sent."""
 
 EVERY_DIALECT: Final = (*DIALECT_MODULES, *PROMPT_DIALECTS)
 CLIENT_HEADERS: Final = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini"}
@@ -127,6 +130,14 @@ def dialect_of_client(request: HTTPRequest) -> Dialect:
 def error_body(dialect: Dialect, status: int, message: str, code: str) -> bytes:
     """Return an error of the gateway's own."""
     return dumps(dialect.own_error(status, message, code))
+
+
+def message_to_client(error: ProviderError) -> str:
+    """Return an error's message for a client, which may learn the name of the provider and not its address."""
+    if error.category is not ErrorCategory.NETWORK:
+        return _WHERE.sub("", error.message)
+    reason = getattr(error.__cause__, "strerror", None) or error.provider_code
+    return f"the connection to the provider {error.provider!r} failed ({reason})"
 
 
 def error_event(dialect: Dialect, body: bytes) -> bytes:

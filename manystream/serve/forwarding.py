@@ -46,6 +46,7 @@ from .dialects import (
     headers_to_client,
     headers_to_provider,
     key_of,
+    message_to_client,
     query_of,
     seconds_waited,
     takes_interim,
@@ -482,7 +483,7 @@ class Forwarding(ClientRequest):
         if not connection.has_head:
             self._end()
             coding = "" if tap is None else content_coding(tap.attempt.headers)
-            message = COMPRESSED.format(coding) if coding else error.message
+            message = COMPRESSED.format(coding) if coding else message_to_client(error)
             connection.fail(self.dialect, 502 if coding else status, message, code, error.retry_after_ms)
             return
         if self._chosen is not None:
@@ -492,7 +493,7 @@ class Forwarding(ClientRequest):
         if not self._sent_tail.endswith((b"\n\n", b"\r\n\r\n", b"\r\r")):
             connection.finish(cut=True)  # inside an event
             return
-        body = error_body(self.dialect, status, error.message, code)
+        body = error_body(self.dialect, status, message_to_client(error), code)
         if tap is not None and not is_ours:
             body = tap.take()  # the head of a stream was sent, so the error comes as an event of it
         connection.write(connection.piece(error_event(self.dialect, body), last=True))
@@ -654,7 +655,7 @@ class Passing(ClientRequest, Exchange):
             self._connection.finish(cut=True)
         else:
             status, code = STATUS[error.category], error.category.value
-            self._connection.fail(self.dialect, status, error.message, code, error.retry_after_ms)
+            self._connection.fail(self.dialect, status, message_to_client(error), code, error.retry_after_ms)
 
 
 def _headers(headers: RawHeaders, keys: KeyFilter) -> list[tuple[str, str]]:

@@ -836,7 +836,7 @@ async def test_its_errors_are_in_the_clients_dialect(dialect: str, member: str, 
         got = await ask(gateway.port, posted(path, body))
     error = json.loads(got.body)["error"]
     assert (got.status, got.headers["content-type"], error[member]) == (502, "application/json", expected)
-    assert "refused" in error["message"]
+    assert error["message"] == f"the connection to the provider {dialect!r} failed (Connection refused)"
     assert got.headers["x-should-retry"] == "false"
 
 
@@ -920,6 +920,37 @@ async def test_a_compressed_body_goes_on_without_compression(coding: str, compre
     head, _, content = seen[0].partition(b"\r\n\r\n")
     assert content == body
     assert b"content-encoding" not in head.lower()
+
+
+ODD_ANSWERS: dict[str, bytes] = {
+    "page": answer("<html>no</html>", kind="text/html"), "nothing": b"", "garbage": b"garbage\r\n\r\n",
+    "TLS": b"\x15\x03\x01\0\2", "cut": b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+    "late": b"",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("said", ODD_ANSWERS)
+async def test_its_errors_name_no_address(said: str, stream: bool) -> None:
+    async def script(line: Line) -> None:
+        await line.request()
+        await line.send(ODD_ANSWERS[said])
+        if said == "late":
+            await trio.sleep_forever()
+
+    body = {**HELLO, "stream": stream}
+    async with open_peer(script) as peer:
+        timeouts = ms.Timeouts(first_byte=0.05 if said == "late" else None)
+        async with (
+            ms.open_engine([peer.chat], retry=NO_RETRY, timeouts=timeouts) as engine,
+            open_gateway(engine) as gateway,
+        ):
+            got = await ask(gateway.port, posted(CHAT, body))
+    text = got.body.decode()
+    assert "127.0.0.1" not in text, text
+    assert str(peer.port) not in text, text
+    assert got.status in ((200, 502) if said == "page" else (502, 504))
+    assert said in ("page", "late") or f"the provider '{peer.chat.name}' failed" in text
 
 
 async def test_without_its_library_zstd_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
