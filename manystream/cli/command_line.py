@@ -76,6 +76,9 @@ COMMANDS: dict[str, str] = {
 }
 """Name of a command → what it does, in one line. The module of a command has its name."""
 
+SEVERAL = {"bench": "url", "simulate": "knobs"}
+"""Command → its argument of several words. argparse refuses those after an option if there were some before it."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit status.
@@ -88,7 +91,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parser = command_parser(COMMANDS if name == "completion" else {name} & COMMANDS.keys())
         try:
-            arguments = parser.parse_args(words, argparse.Namespace(parser=parser))  # `completion` reads the parser
+            # `completion` reads the parser.
+            arguments, rest = parser.parse_known_args(words, argparse.Namespace(parser=parser))
+            several = SEVERAL.get(arguments.command)
+            if several is not None and not any(word.startswith("-") for word in rest):
+                setattr(arguments, several, [*getattr(arguments, several), *rest])
+            elif rest:
+                parser.error(f"unrecognized arguments: {' '.join(rest)}")
         except SystemExit as end:  # argparse has written the help or an error
             return end.code if isinstance(end.code, int) else 2
         if not arguments.command:

@@ -128,6 +128,21 @@ def test_a_wrong_word_is_status_2(
 
 
 @pytest.mark.parametrize(
+    ("command", "option", "member"),
+    [("simulate", ["--limit", "concurrent=2"], "knobs"), ("bench", ["--rate", "5"], "url")],
+)
+def test_words_may_stand_before_and_after_an_option(
+    command: str, option: list[str], member: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[argparse.Namespace] = []
+    monkeypatch.setattr(f"manystream.cli.{command}.run", lambda arguments: given.append(arguments) or 0)
+    assert main([command, "a=1", *option, "b=2"]) == 0
+    assert getattr(given[0], member) == ["a=1", "b=2"]
+    assert main([command, "a=1", *option, "--nothing", "b=2"]) == 2
+    assert "unrecognized arguments: --nothing b=2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("result", "status", "shown"),
     [
         (0, 0, ""),
@@ -182,5 +197,5 @@ def test_an_ending_of_the_parser_is_a_status(code: object, status: int, monkeypa
     def parse(*_: object) -> None:
         raise SystemExit(code)
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", parse)
     assert main(["doctor"]) == status
