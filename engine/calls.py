@@ -115,7 +115,8 @@ class CallStarter:
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits)
         self.runtime.answers = options.get("cache")
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
-        self.preparer: Preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend=backend)
+        sockets = self.runtime.sockets
+        self.preparer: Preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend, sockets)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._makers = {stream: partial(self._make_request, stream) for stream in (False, True)}
@@ -286,7 +287,8 @@ class CallStarter:
     # --- all calls ---
 
     def end_session(self, session: str) -> None:
-        """Forget which target and key a session has."""
+        """Forget which target and key a session has, and close its WebSockets."""
+        self.runtime.sockets.end(session)
         if self._dispatcher is not None:
             self._dispatcher.end_session(session)
 
@@ -300,6 +302,10 @@ class CallStarter:
         from .observe.statistics import OriginStatistics, ProviderStatistics, Statistics
         from .traffic.options import TrafficStatistics
 
+        connections = {origin: OriginStatistics(*counts) for origin, counts in self.runtime.pool.counts().items()}
+        for origin, active, idle, place in self.runtime.sockets.counts():
+            sent = place.continued, dict(place.whole), dict(place.over_http)
+            connections[origin] = OriginStatistics(0, active, idle, 0, *sent)
         all_counters = self._counters.values()
         cancelled = sum(counters.failures[ErrorCategory.CANCELLED] for counters in all_counters)
         return Statistics(
@@ -319,7 +325,7 @@ class CallStarter:
                 )
                 for name, counters in self._counters.items()
             },
-            connections={origin: OriginStatistics(*counts) for origin, counts in self.runtime.pool.counts().items()},
+            connections=connections,
             opened=self.runtime.pool.opened,
             reused=self.runtime.pool.reused,
             discarded=self.runtime.pool.discarded,
@@ -343,6 +349,7 @@ class CallStarter:
         self.runtime.forget_next()
         if self.runtime.recording is not None:
             self.runtime.recording.close()
+        self.runtime.sockets.close()
         self.runtime.pool.close()
 
 

@@ -38,6 +38,7 @@ from .call.plain_request import PlainRequest as PlainRequest
 from .call.plain_request import fetch
 from .call.runtime import KeptAnswer as KeptAnswer
 from .call.runtime import Note as Note
+from .call.sockets import ConversationSocket as ConversationSocket
 from .call.timeouts import effective
 from .calls import make_id, response_finisher
 from .gate import CONCURRENCY as CONCURRENCY

@@ -41,6 +41,10 @@ BODILESS = frozenset({204, 205, 304})
 """Statuses whose responses have no body (RFC 9110, 15.3.5, 15.3.6 and 15.4.5)."""
 
 
+UPGRADE = b"UPGRADE"
+"""In place of the method of a request that asks for another protocol."""
+
+
 def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[tuple[bytes, bytes]]) -> Framing:
     """Return the framing that a final response's head announces. Header names must be in lower case."""
     length: int | None = None
@@ -54,6 +58,8 @@ def framing(method: bytes, status: int, http_version: bytes, headers: Iterable[t
         elif name == b"connection":
             connection.update(token.strip().lower() for token in value.split(b","))
     keep_alive = b"close" not in connection and http_version >= b"1.1"
+    if method == UPGRADE and status < 200:
+        return Framing(CLOSE, 0, False)
     if method == b"HEAD":
         return Framing(LENGTH, 0, keep_alive)
     if status in BODILESS:

@@ -23,7 +23,7 @@ from .connection_state import BODY, CLOSED, HEAD, IDLE, State
 from .early_end import CUT_OFF, NO_RESPONSE, EarlyEnd, broken, cut_off, malformed
 from .errors import Phase
 from .exchange import EventReader, Exchange, FastReader, Reader, WireHead
-from .framing import CHUNKED, CLOSE, LENGTH, framing
+from .framing import CHUNKED, CLOSE, LENGTH, UPGRADE, framing
 from .liveness import is_quiet
 from .loop import Loop
 from .outgoing import ALL_SENT, Outgoing, Upload
@@ -160,6 +160,20 @@ class Connection(_HotSlots):
         self._flush()
         return Upload(self._outgoing, self._flush, chunked=size is None)
 
+    def send_upgrade(self, head: WireHead, exchange: Exchange, label: str = "") -> Upload:
+        """Ask for another protocol. If the server switches to it (101), the body is what it sends, until the end of the
+        connection, and the upload sends in it. After any other response, the connection is not reused."""
+        self._begin_exchange(head, exchange, label)
+        self._method = UPGRADE
+        self._outgoing = Outgoing(head.encode(0), b"", more=True)
+        self._flush()
+        return Upload(self._outgoing, self._flush, chunked=False)
+
+    @property
+    def upgraded(self) -> bool:
+        """Whether the connection speaks another protocol."""
+        return self._method is UPGRADE and self.state is BODY and self._body_end is CLOSE
+
     def notify_sent(self, on_sent: Callable[[], None]) -> bool:
         """Call `on_sent` once no byte of the request is held here. Returns False, and never calls it, if none is now.
 
@@ -272,7 +286,7 @@ class Connection(_HotSlots):
     def _head(self, data: bytes) -> None:
         reader = self._head_reader
         if reader is None:
-            reader = self._head_reader = HeadReader()
+            reader = self._head_reader = HeadReader(upgrades=self._method is UPGRADE)
         try:
             response = reader.feed(data)
         except HeadError as error:
@@ -282,7 +296,7 @@ class Connection(_HotSlots):
             self._head_reader = None
             self._begin_body(response, reader.rest)
 
-    def _begin_body(self, response: h11.Response, rest: bytes) -> None:
+    def _begin_body(self, response: h11.Response | h11.InformationalResponse, rest: bytes) -> None:
         headers = list(response.headers)
         self.version, self.reason = response.http_version, response.reason
         frame = framing(self._method, response.status_code, response.http_version, headers)

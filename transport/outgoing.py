@@ -137,6 +137,11 @@ class Upload:
         """Whether more can be sent: the body has not ended, no write has failed, and the connection is open."""
         return self._outgoing.open
 
+    @property
+    def holds(self) -> bool:
+        """Whether bytes wait for the kernel."""
+        return bool(self._outgoing)
+
     def send(self, data: bytes) -> None:
         """Send the next bytes; without effect if the upload is not open."""
         if data and self.open:

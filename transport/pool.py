@@ -442,7 +442,7 @@ class Pool:
         """Return the counts per origin: (connecting, active, idle, waiting)."""
         active: dict[Origin, int] = {}
         for connection, host in self._host_of.items():
-            if not connection.idle:
+            if not connection.idle and not connection.upgraded:
                 active[host.origin] = active.get(host.origin, 0) + 1
         return {
             str(origin): (host.dialling, active.get(origin, 0), len(host.idle), host.waiting)

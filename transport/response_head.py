@@ -29,7 +29,7 @@ _HEAD_END = re.compile(rb"\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/([0-9]\.[0-9]) ([0-9]{3})(?: ([^\x00\n\r\f\v]*))?")  # RFC 9112, 4
 _FOLDS = (b"\n ", b"\n\t")
 """What a head with a folded line contains (RFC 9112, 5.2)."""
-_SWITCHING_PROTOCOLS = 101
+SWITCHING_PROTOCOLS = 101
 _SHOWN_BYTES = 60
 _SHOWN_CHARACTERS = 200
 
@@ -51,17 +51,19 @@ class HeadReader:
     rest: the bytes after the final head; empty before that head is complete.
     """
 
-    __slots__ = ("_data", "_informational", "_line_start", "_lines", "_searched", "_size", "rest")
+    __slots__ = ("_data", "_informational", "_line_start", "_lines", "_searched", "_size", "_upgrades", "rest")
 
-    def __init__(self) -> None:
+    def __init__(self, *, upgrades: bool = False) -> None:
+        """Create it. upgrades: the request asks for another protocol, so that 101 is a final response."""
         self.rest: bytes = b""
+        self._upgrades = upgrades
         self._data = bytearray()
         self._searched = 0  # offset before which no head ends
         self._line_start = 0  # offset at which the last line begins
         self._informational = 0
         self._size = self._lines = 0  # bytes and lines of the heads parsed so far
 
-    def feed(self, data: bytes) -> h11.Response | None:
+    def feed(self, data: bytes) -> h11.Response | h11.InformationalResponse | None:
         """Read the next bytes, cut anywhere. Returns the final head once it is complete.
 
         Raises `HeadError`. After that, or after the final head, do not call `feed` again.
@@ -78,7 +80,7 @@ class HeadReader:
             del held[:end]
             self._searched = 0
             self._line_start -= end  # negative if no line follows the head
-            if isinstance(event, h11.Response):
+            if isinstance(event, h11.Response) or event.status_code == SWITCHING_PROTOCOLS:
                 if not event.http_version.startswith(b"1."):  # after an informational response; h11 takes any version
                     version = event.http_version.decode("ascii")
                     raise HeadError(f"the response is not HTTP/1.1: HTTP/{version}", quotes=True)
@@ -115,15 +117,15 @@ class HeadReader:
         if self._lines > MAX_HEAD_LINES:
             raise HeadError(TOO_MANY_LINES)
         try:
-            return parse_head(head)
+            return parse_head(head, upgrades=self._upgrades)
         except (h11.LocalProtocolError, ValueError) as error:  # "local", because the event is made here
             reason = str(error)
         # The message quotes at most one line of the response, and nothing of the request.
         raise HeadError(f"malformed response: {reason[:_SHOWN_CHARACTERS]}", quotes=True)
 
 
-def parse_head(head: bytes) -> h11.InformationalResponse | h11.Response:
-    """Return a complete head, with its blank line, as h11's event.
+def parse_head(head: bytes, *, upgrades: bool = False) -> h11.InformationalResponse | h11.Response:
+    """Return a complete head, with its blank line, as h11's event. `upgrades`: 101 was asked for.
 
     Raises `ValueError` for lines that are no head, and `h11.LocalProtocolError` for a name, a value or a length that
     HTTP forbids.
@@ -145,7 +147,7 @@ def parse_head(head: bytes) -> h11.InformationalResponse | h11.Response:
         headers.append((name, value.strip(b" \t")))
     version, status, reason = matched.groups(b"")
     code = int(status)
-    if code == _SWITCHING_PROTOCOLS:
+    if code == SWITCHING_PROTOCOLS and not upgrades:
         raise ValueError("the server switches to another protocol, which was not asked for")
     kind = h11.InformationalResponse if code < 200 else h11.Response
     return kind(status_code=code, headers=headers, http_version=version, reason=reason)

@@ -87,7 +87,7 @@ async def _receive_response(
             if error.quotes:
                 raise _not_http(proxy, origin, received) from None
             raise _failure(proxy, origin, f"the proxy's response is refused: {error}", protocol=True) from None
-        if response is not None:
+        if isinstance(response, h11.Response):  # 101 was not asked for
             return response, reader.rest
 
 

@@ -28,9 +28,11 @@ MAX_CONTROL_BYTES: Final = 125
 MASK_BYTES: Final = 65_536
 """A payload is masked in pieces of this size, so that no integer has the size of a large message."""
 
+WHOLE_TEXT: Final = 0x81
+"""The beginning of a frame that is a whole text message."""
+
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _FIN = 0x80
-_WHOLE_TEXT = _FIN | TEXT
 _KNOWN = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _U16, _U64 = Struct("!H"), Struct("!Q")
 _KEY_BYTES = 16
@@ -243,7 +245,7 @@ class FrameReader:
                     self._needed = start - position
                     break
                 size = int.from_bytes(data[position + 2 : start], "big")
-            if first != _WHOLE_TEXT or self._message is not None or size > self._limit:
+            if first != WHOLE_TEXT or self._message is not None or size > self._limit:
                 self._check(first, size)
             if mask_bit:
                 start += 4
@@ -254,7 +256,7 @@ class FrameReader:
             payload = data[start:stop]
             if mask_bit:
                 payload = mask(payload, data[start - 4 : start])
-            if first == _WHOLE_TEXT:
+            if first == WHOLE_TEXT:
                 messages.append((TEXT, payload))
             else:
                 self._take(first, payload, messages)

@@ -1,6 +1,7 @@
 """One attempt of one call: one request over one connection.
 
 It gets a connection, sends the request, passes the response to the reader of its body, and ends at its own timeouts.
+One file because each report of a connection, a body or a timer is judged by how far the attempt is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..request.errors import transport_error
 from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
+from ..request.turn import ConversationTurn
 from .answer_body import Envelope
 from .body import STEP_EVENTS, Body, Receiver, content_coding
 from .completion import Timings
@@ -49,6 +51,7 @@ from .timeouts import (
 
 if TYPE_CHECKING:
     from .runtime import Action, KeptAnswer, Runtime
+    from .sockets import ConversationSocket
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
@@ -253,7 +256,7 @@ class Attempt:
         self.head_at: float = math.inf
         self.content_at: float = math.inf
         self.is_whole: bool = False
-        self.connection: Connection | None = None
+        self.connection: Connection | ConversationSocket | None = None
         self.phase: Phase = QUEUE
         self.paused: bool = paused
         self.steps: Steps | None = None
@@ -381,7 +384,9 @@ class Attempt:
 
     def acquire(self, fresh: bool) -> None:
         """Wait for a connection. The attempt may have one when this returns. fresh: one that no request has used."""
-        pool, clocks = self._runtime.pool, self.clocks
+        pool, clocks, turn = self._runtime.pool, self.clocks, self.prepared.turn
+        if turn is not None and self._runtime.sockets.take(self, turn):
+            return
         pool.acquire(self.prepared.origin, self, fresh=fresh)
         if self.over:
             pool.abandon(self)  # the observer has ended the call when the pool closed another connection
@@ -402,13 +407,17 @@ class Attempt:
         self._dial_since = now
         self.arm()
 
-    def on_connection(self, connection: Connection, reused: bool) -> None:
+    def on_connection(self, connection: Connection | ConversationSocket, reused: bool) -> None:
         if self.over:
             connection.close()  # the observer has ended the call when the pool closed another connection
             return
         self.connection = connection
-        if self.prepared.provider.sign is not None and not self._signs():
-            return
+        if isinstance(connection, Connection):
+            turn = self.prepared.turn
+            if turn is not None and turn.upgrades and self._opens_socket(turn, connection):
+                return
+            if self.prepared.provider.sign is not None and not self._signs():
+                return
         self.phase = SEND
         forwarder = self.prepared.forwarder
         exchange: Exchange = self if forwarder is None else forwarder.tap(self)
@@ -424,6 +433,30 @@ class Attempt:
         if self.paused:
             self.pause()
         self.arm()
+
+    def _opens_socket(self, turn: ConversationTurn, connection: Connection) -> bool:
+        """Ask for a WebSocket over the connection. Returns False if the connection is for the request itself."""
+        turn.upgrades = False
+        try:
+            return self._runtime.sockets.open(self, turn, connection, self._listener.label)
+        except ProviderError as error:
+            self.close()
+            self.on_no_key(error)
+            return True
+
+    def on_upgrade(self) -> None:
+        """The connection was asked for a WebSocket. The answer has the time of a connection."""
+        self.on_phase(Phase.CONNECT)
+        self._dial_since = self._runtime.loop.now
+        self.arm()
+
+    def start_over(self, *, resent: bool = False) -> None:
+        """Get a connection again: nothing of an answer has come, and the attempt has not failed. resent: the server may
+        have read the request."""
+        self.close()
+        self._runtime.resent += resent
+        self.phase, self._state, self._tap = QUEUE, QUEUED, None
+        self.acquire(fresh=False)
 
     def _noted(self, exchange: Exchange) -> Exchange:
         """Return an exchange that lets the recording and the store of answers note everything."""

@@ -524,12 +524,14 @@ class RunningCall:
         self._send(attempt, fresh)
 
     def begin_rival(self, prepared: Prepared, clocks: Clocks, *, fresh: bool = False) -> None:
-        """Begin a second attempt beside the first one. The first of both with content stays; the other is aborted.
+        """Begin a second attempt beside the first one, over HTTP. The first of both with content stays; the other is
+        aborted.
 
         clocks: the timeouts that apply at its target. It has no queue timeout.
         fresh: on a connection that no request has used.
         """
         self._attempts += 1
+        prepared.turn = None
         self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self._paused)
         self._send(self._rival, fresh)
 
@@ -1046,6 +1048,10 @@ class RunningCall:
         self._attempt = self._rival = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
+        turn = self._prepared.turn
+        if turn is not None:
+            completion.transport, completion.continued = turn.transport, turn.continued
+            completion.resent += turn.reopened
         if self._prepared.durable is not None:
             completion.resumed = self._prepared.durable.resumed
             if self._prepared.durable.attached:

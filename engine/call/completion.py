@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.request import Tags
@@ -140,6 +140,8 @@ class Completion:
     cached: whether the answer is one of an `AnswerCache`: nothing was sent, and `attempts` is 0.
     resumed: how often the answer of a durable call was read on after its connection was lost.
     cache: what a prompt with a cache mark had of the server's cache; None without a mark, and without `traffic`.
+    transport: what the latest attempt was sent over: `websocket` for a turn of a conversation that keeps one.
+    continued: only what is new was sent, because the server knew the conversation up to its latest answer.
     """
 
     success: bool
@@ -158,6 +160,8 @@ class Completion:
     cached: bool = False
     resumed: int = 0
     cache: CacheUse | None = None
+    transport: Literal["http", "websocket"] = "http"
+    continued: bool = False
 
     @classmethod
     def from_openai(cls, received: object) -> Completion:

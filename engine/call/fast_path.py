@@ -26,6 +26,7 @@ from ...providers.catalog.dialect import DeltaTarget, StreamMachine
 from ...providers.wire.delta_template import LARGEST_DELTA, Match, Template, shared_bytes
 from ...transport.chunked import CHUNK_END, SIZES, size_line_length
 from ...transport.sse import ServerSentEvent, usual_framing
+from ...transport.websocket import WHOLE_TEXT
 
 if TYPE_CHECKING:
     from .body import Body
@@ -179,6 +180,30 @@ class FastPath:
             position = end
         if matches:
             self._body.bytes_left -= read
+            self._receiver.deliver_matches(self._machine.target, matches)
+        return position
+
+    def read_frames(self, data: bytes) -> int:
+        """Read the WebSocket frames at the start of `data`, each of them one event, as long as they match. Return the
+        number of bytes read."""
+        template, body = self._template, self._body
+        if template is None or template is not self._machine.template or len(data) > body.bytes_left:
+            return 0
+        before, after = template.start, template.end
+        matches: list[Match] = []
+        position, length = 0, len(data)
+        while length - position > 4 and data[position] == WHOLE_TEXT:
+            size, start = data[position + 1], position + 2
+            if size == 126:
+                size, start = data[start] << 8 | data[start + 1], position + 4
+            end = start + size
+            match = template.match(data[start:end], before, after) if end <= length and size != 127 else None
+            if not match:
+                break
+            matches.append(match)
+            position = end
+        if matches:
+            body.bytes_left -= position
             self._receiver.deliver_matches(self._machine.target, matches)
         return position
 

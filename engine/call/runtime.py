@@ -20,6 +20,7 @@ from ..request.prepared import Prepared
 from .buffered import Buffered
 from .completion import Completion
 from .home import Home
+from .sockets import ConversationSockets
 
 Action: TypeAlias = Callable[[], None]
 
@@ -143,6 +144,7 @@ class Runtime:
     answers: answers that need no request; None: every call is sent.
     retried: the number of attempts made after a failure and a delay.
     paused: origin → when its server went on after a pause of the program's; `math.inf` while it is paused.
+    sockets: the WebSockets of conversations.
     resent: the number of attempts that sent a request again although the server may have read it.
     """
 
@@ -171,6 +173,7 @@ class Runtime:
         self.retried: int = 0
         self.resent: int = 0
         self.home: Home = home
+        self.sockets: ConversationSockets = ConversationSockets(self)
         self._next: list[tuple[Action, Callable[[Exception], None]]] = []
 
     def soon(self, action: Action, on_defect: Callable[[Exception], None]) -> None:

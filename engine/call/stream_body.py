@@ -154,7 +154,10 @@ class StreamBody(Body):
                 attempt.drain()  # busy, but in order: the next attempt may have its connection
             attempt.give_up(error)
             return
-        attempt.answered(self._machine.response(), terminal, drain=True)
+        response, turn = self._machine.response(), attempt.prepared.turn
+        if turn is not None:
+            turn.answered(self._machine, response)
+        attempt.answered(response, terminal, drain=True)
 
     def kept_bytes(self) -> int:
         return kept_bytes(self._machine) + self._sse.pending + self._fast_path.beginning_bytes

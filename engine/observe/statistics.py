@@ -10,18 +10,28 @@ from ..traffic.options import TrafficStatistics
 
 @dataclass(slots=True, frozen=True)
 class OriginStatistics:
-    """The connections to one origin at one moment.
+    """The connections to one origin at one moment. The WebSockets of conversations have origins of their own
+    (`wss://…`).
 
     connecting: connections that are being opened.
     active: connections with a running exchange.
     idle: kept-alive connections without an exchange.
     waiting: calls that wait for a connection.
+    continued: turns over a WebSocket of which only what is new was sent, since the engine opened.
+    whole: why turns were sent whole over a WebSocket, and how many. `new`: the socket is new. `messages`, `options`:
+        earlier messages, or other members of the request, were changed. `answer`: the answer before has failed, or is
+        not what would be sent of it. `forgotten`: the server did not know it any more. `lost`: the socket had ended.
+    over_http: why turns were sent over HTTP, and how many. `refused`: the server opens no WebSocket. `busy`: a turn of
+        the conversation was under way. `size`: a message of this size was too large for the server.
     """
 
     connecting: int = 0
     active: int = 0
     idle: int = 0
     waiting: int = 0
+    continued: int = 0
+    whole: Mapping[str, int] = field(default_factory=dict[str, int])
+    over_http: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(slots=True, frozen=True)

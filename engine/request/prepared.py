@@ -18,6 +18,7 @@ from .fresh_key import FreshKey, Key
 from .limits import EngineLimits
 from .redaction import Redaction
 from .signing import sign_head
+from .turn import ConversationTurn
 
 if TYPE_CHECKING:
     from .continued import ContinuedAnswer
@@ -54,6 +55,7 @@ class Prepared:
     continued: the answer so far, if the request goes on with one that is stopped; None for every other request.
     forwarder: gets the bytes of the answers; None if nobody does.
     keep_received: whether the response has the provider's own JSON.
+    turn: how it is sent over the WebSocket of its conversation; None for every other request.
     """
 
     origin: Origin
@@ -73,6 +75,7 @@ class Prepared:
     continued: ContinuedAnswer | None = None
     forwarder: Forwarder | None = None
     keep_received: bool = False
+    turn: ConversationTurn | None = None
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

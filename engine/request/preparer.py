@@ -33,6 +33,7 @@ from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import EngineLimits
 from .prepared import Prepared, Shared, WallClock
 from .redaction import Redaction
+from .turn import ConversationTurn, Sockets
 
 USER_AGENT = "manystream"
 
@@ -63,9 +64,10 @@ class Preparer:
         wall_clock: WallClock,
         proxy: ProxyConfig | None = None,
         backend: Backend | None = None,
+        sockets: Sockets | None = None,
     ) -> None:
         """Create the cache. `proxy` is the engine's, which takes precedence over the environment's; only its password
-        is used. `backend` starts the tasks that wait for keys.
+        is used. `backend` starts the tasks that wait for keys. `sockets`: those of conversations.
         """
         self._providers = tuple(provider for provider, _ in providers)
         self._environment = environment
@@ -74,6 +76,7 @@ class Preparer:
         self._wall_clock = wall_clock
         self._proxy = proxy
         self._backend = backend
+        self._sockets = sockets
         self._position: int | None = None  # the position of the key among several of its provider
         self._sources: dict[str, KeySource] = {}
         self._keys: dict[str, str] = {}
@@ -109,7 +112,15 @@ class Preparer:
             or request.continue_aborted
         ):
             _check_options(request, shared)
-        wire = shared.dialect.encode(request, model, provider, stream=stream)
+        conversation = None
+        if provider.websocket and forwarded is None and stored is None and self._sockets is not None:
+            conversation = self._sockets.conversation(request)
+        encode_turn = shared.dialect.encode_turn
+        if conversation is None or encode_turn is None or self._sockets is None:
+            wire = shared.dialect.encode(request, model, provider, stream=stream)
+        else:
+            chain = self._sockets.chain(conversation, shared.origin)
+            wire = encode_turn(request, model, provider, stream=stream, chain=chain)
         if forwarded is not None:
             forwarded.replace(wire, model)
         head, secrets, fresh_key = self._head(request, wire, shared)
@@ -123,6 +134,8 @@ class Preparer:
             shared.origin, provider, shared, model, head, body, secrets, stream, fresh_key, wire.unasked, wire.choices,
             request.tags, wire.asked,
         )  # fmt: skip
+        if wire.turn is not None:
+            prepared.turn = ConversationTurn(conversation, wire.turn)
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
         if request.keep_received:
@@ -215,7 +228,7 @@ class Preparer:
         single = copy.copy(provider)
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._backend)
-        preparer = Preparer([(single, self._bases[provider.name])], *shared)
+        preparer = Preparer([(single, self._bases[provider.name])], *shared, self._sockets)
         preparer._position = position
         return preparer, single
 

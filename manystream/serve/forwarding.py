@@ -25,7 +25,15 @@ from .. import (
     RequestOptions,
     Response,
 )
-from ..engine.embedding import Attempt, ForwardedBody, KeyFilter, PlainRequest, content_coding, forwarded_request
+from ..engine.embedding import (
+    Attempt,
+    ConversationSocket,
+    ForwardedBody,
+    KeyFilter,
+    PlainRequest,
+    content_coding,
+    forwarded_request,
+)
 from ..http_server import AnsweringConnection, BadRequest, HTTPRequest, chunk
 from ..providers.catalog.registry import DIALECTS, PROMPT_DIALECTS
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
@@ -166,7 +174,7 @@ class AnswerTap(Exchange):
         self._owner = owner
         assert isinstance(exchange, Attempt)
         self.attempt: Attempt = exchange
-        self.connection: Connection | None = exchange.connection
+        self.connection: Connection | ConversationSocket | None = exchange.connection
         self.status: int = 0
         self.headers: RawHeaders = ()
         self.held: list[bytes] = []

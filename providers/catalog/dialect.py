@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeAlias, cast
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, cast
 from urllib.parse import quote
 
 from ..errors import InvalidRequestError
@@ -63,6 +63,7 @@ class WireRequest:
     choices: the number of choices that the body asks for; 0 if that is not known.
     asked: what the request asks for of the answer's tokens: `ids`, `logprobs`. A call that does not get it fails.
     unversioned: whether a `/v1` at the end of the base URL's path is left out.
+    turn: what a conversation's WebSocket sends in place of this; None for every other request.
     """
 
     path: str
@@ -75,6 +76,45 @@ class WireRequest:
     choices: int = 0
     asked: frozenset[str] = frozenset()
     unversioned: bool = False
+    turn: Turn | None = None
+
+
+class TurnError(NamedTuple):
+    """An error with which a server refuses a turn over a WebSocket.
+
+    status: the HTTP status that it has in place of one; 0 if it has none.
+    headers: those of such a response, names in lower case.
+    code: the server's word; empty if there is none.
+    """
+
+    status: int
+    headers: Headers
+    code: str
+
+
+class Turn(Protocol):
+    """A request as it is sent over the WebSocket of its conversation. `chain`: what the server knows there.
+
+    why: the reason for which it is sent whole; empty if it is not.
+    """
+
+    why: str
+
+    def continues(self, chain: object) -> bool:
+        """Return whether only what is new is sent."""
+        ...
+
+    def message(self, body: bytes, chain: object) -> bytes:
+        """Return the text that is sent. `body`: the body of the same request over HTTP."""
+        ...
+
+    def answered(self, machine: StreamMachine, response: Response) -> object | None:
+        """Return what the server knows after the answer; None if the next turn cannot continue it."""
+        ...
+
+    def error(self, text: bytes) -> TurnError | None:
+        """Return the error that the first event of an answer is; None if it is none."""
+        ...
 
 
 BARE_LINES = "\n"
@@ -396,6 +436,17 @@ class Encode(Protocol):
     def __call__(self, request: Request, model: str, provider: Provider, /, *, stream: bool) -> WireRequest: ...
 
 
+class EncodeTurn(Protocol):
+    """Encodes a request that may be sent over the WebSocket of its conversation, with its `turn`. As `Encode`.
+
+    chain: what the server knows there, from `Turn.answered`; None if it knows nothing.
+    """
+
+    def __call__(
+        self, request: Request, model: str, provider: Provider, /, *, stream: bool, chain: object
+    ) -> WireRequest: ...
+
+
 class Decode(Protocol):
     """Decodes the whole body of an unstreamed answer. Raises `ProviderError`, also for an error in a response with
     status 200.
@@ -529,6 +580,7 @@ class Dialect:
     machine: makes the machine that converts one stream of server-sent events.
     auth_headers: returns the headers that carry the key. Default: a bearer token.
     decode_error: converts an error response to an error. Default: reads every known form of error, of any dialect.
+    encode_turn: converts a request that may be sent over a WebSocket; None: the dialect has none.
     stored: how an answer is read again that the server keeps, for `Request(durable=True)`; None: it keeps none.
         `encode` then writes a durable request so that the server makes the answer in the background.
     options: names of options of a `Request` that only some dialects have, and this one: `return_tokens`, `logprobs`. A
@@ -553,6 +605,7 @@ class Dialect:
     auth_headers: AuthHeaders = field(default=bearer_token, repr=False)
     decode_error: DecodeError = field(default=error_bodies.decode_error, repr=False)
     stored: StoredAnswers | None = field(default=None, repr=False)
+    encode_turn: EncodeTurn | None = field(default=None, repr=False)
     options: frozenset[str] = field(default=frozenset(), repr=False)
     served: Sequence[tuple[str, str]] = field(default=(), repr=False)
     keep_alive: bytes = field(default=b": keep-alive\n\n", repr=False)

@@ -420,6 +420,10 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
         quirks=Quirks(session=SessionField(header="x-session-id")),
     ),
     Profile(
+        name="vercel-responses", aliases=("vercel",), dialect="openai-responses",
+        base_url="https://ai-gateway.vercel.sh/v1", key_variables=("AI_GATEWAY_API_KEY",),
+    ),
+    Profile(
         name="xai-responses", aliases=("xai", "grok"), dialect="openai-responses",
         base_url="https://api.x.ai/v1", key_variables=("XAI_API_KEY",), prefixes=("grok-",),
         quirks=Quirks(session=_CACHE_KEY),

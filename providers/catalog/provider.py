@@ -15,6 +15,7 @@ from ..model.rules import (
     Checker,
     Rule,
     described,
+    flag,
     instance,
     is_coroutine_function,
     members,
@@ -85,11 +86,16 @@ class Provider:
     sign: a plain function that signs each attempt when it is sent, such as AWS's SigV4. It takes the method, the URL,
         the headers by name and the body, and returns headers, which are added or replace those of the same name.
         Without an `api_key`, no key is looked up.
+    websocket: whether a conversation keeps a WebSocket, over which its turns send only what is new. For OpenAI's
+        Responses. A server that opens none gets the same turns over HTTP, and so do requests that belong to no
+        `Conversation` and have no `session`.
 
     Raises `InvalidRequestError` for a wrong value, and for a plain `Provider` without a `Profile`.
     """
 
-    __slots__ = ("api_key", "base_url", "headers", "idempotency_header", "name", "prices_as", "profile", "sign")
+    __slots__ = (
+        "api_key", "base_url", "headers", "idempotency_header", "name", "prices_as", "profile", "sign", "websocket",
+    )  # fmt: skip
     dialect: ClassVar[str] = ""
 
     def __init__(
@@ -103,8 +109,9 @@ class Provider:
         idempotency_header: str | None = None,
         prices_as: str | None = None,
         sign: Sign | None = None,
+        websocket: bool = False,
     ) -> None:
-        given = (api_key, base_url, name, headers, profile, idempotency_header, prices_as, sign)
+        given = (api_key, base_url, name, headers, profile, idempotency_header, prices_as, sign, websocket)
         for (member, rule), value in zip(MADE_OF.items(), given, strict=True):
             rule.check(value, member)
         self.profile: Profile = self._choose_profile(name, base_url, profile)
@@ -116,6 +123,9 @@ class Provider:
         self.idempotency_header: str | None = idempotency_header
         self.prices_as: str | None = prices_as
         self.sign: Sign | None = sign
+        self.websocket: bool = websocket
+        if websocket and self.profile.dialect_name != "openai-responses":
+            raise InvalidRequestError("websocket", f"is for OpenAIResponses; {self.profile.dialect_name} has none")
 
     def _choose_profile(self, name: str | None, base_url: str | None, profile: str | Profile | None) -> Profile:
         if isinstance(profile, Profile):
@@ -360,6 +370,7 @@ MADE_OF: dict[str, Rule] = {
     "idempotency_header": optional(text("a header's name")),
     "prices_as": optional(text("text that is not empty", empty=False)),
     "sign": optional(Rule("a function that returns headers", (FUNCTION,), inside=_check_signer, secret=True)),
+    "websocket": flag(),
 }
 """Field of a provider, in order → its rule at construction. The engine checks the provider again when it opens, because
 its attributes may have changed.

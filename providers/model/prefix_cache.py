@@ -92,17 +92,43 @@ class CachedPrefix(Generic[WriterState]):
         snapshot = self.snapshot.extended(messages)
         if snapshot is None:
             return None
-        wire = b",".join(filter(None, (self.wire, _elements(segment.items))))
+        wire = b",".join(filter(None, (self.wire, elements(segment.items))))
         return CachedPrefix(self.key, snapshot, wire, segment.state, (*self.warnings, *segment.warnings))
 
 
-class PrefixCache:
-    """The cached prefixes of one conversation. A prefix in it is replaced, never changed."""
+class Tie:
+    """Ends what is open for a conversation: when the conversation is cleared, or when nothing refers to it any more.
 
-    __slots__ = ("_prefixes",)
+    name: the session of the conversation's requests; an object of its own for requests without one.
+    on_end: called with the name, on any thread.
+    """
+
+    __slots__ = ("name", "on_end")
+
+    def __init__(self, session: str | None, on_end: Callable[[Hashable], None]) -> None:
+        self.name: Hashable = object() if session is None else session
+        self.on_end: Callable[[Hashable], None] = on_end
+
+    def end(self) -> None:
+        """End it."""
+        self.on_end(self.name)
+
+    def __del__(self) -> None:
+        if not isinstance(self.name, str):  # another conversation may go on with the session
+            self.on_end(self.name)
+
+
+class PrefixCache:
+    """The cached prefixes of one conversation. A prefix in it is replaced, never changed.
+
+    tie: what an engine keeps open for the conversation; None: nothing.
+    """
+
+    __slots__ = ("_prefixes", "tie")
 
     def __init__(self) -> None:
         self._prefixes: tuple[CachedPrefix[object], ...] = ()
+        self.tie: Tie | None = None
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(prefix.snapshot)} messages" for prefix in self._prefixes)
@@ -119,8 +145,11 @@ class PrefixCache:
         return copied
 
     def clear(self) -> None:
-        """Drop all prefixes."""
+        """Drop all prefixes, and end what is open for the conversation."""
         self._prefixes = ()
+        tie, self.tie = self.tie, None
+        if tie is not None:
+            tie.end()
 
     def find(self, key: Hashable, messages: Sequence[Message]) -> CachedPrefix[object] | None:
         """Return the prefix for this key if its messages still begin these messages."""
@@ -172,7 +201,7 @@ def write_messages(
     if grown is None or rest is None:
         cache.forget(key)
         return [*lead, *_whole(messages, write, warnings)]
-    wire = b",".join(filter(None, (_elements(lead), grown.wire, _elements(rest.items))))
+    wire = b",".join(filter(None, (elements(lead), grown.wire, elements(rest.items))))
     if cut:
         cache.keep(cast("CachedPrefix[object]", grown))
     warnings += (*grown.warnings, *rest.warnings, *rest.unanswered)
@@ -231,7 +260,7 @@ def _whole(messages: Sequence[Message], write: Write[WriterState], warnings: lis
     return segment.items
 
 
-def _elements(items: Sequence[JSONObject]) -> bytes:
+def elements(items: Sequence[JSONObject]) -> bytes:
     """Return an array's elements, with commas between them. Raises `InvalidRequestError` for what is no JSON."""
     try:
         return dumps(items)[1:-1] if items else b""

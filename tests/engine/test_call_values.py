@@ -113,7 +113,7 @@ def test_a_completion_says_what_is_known() -> None:
         "Completion(success=False, http_status=0, response=None, error=None, attempts=0, timings=Timings(queued=None,"
         " connected=None, first_byte=None, first_token=None, finished=None, waited={}), request_id=None, headers={},"
         " resent=0, attempt_records=(), cost=None, tags={}, cost_unknown='the engine has no price function: open it"
-        " with traffic=Traffic(price=…)', cached=False, resumed=0)"
+        " with traffic=Traffic(price=…)', cached=False, resumed=0, cache=None, transport='http', continued=False)"
     )
     assert repr(AttemptRecord("one/m", 0.5, 1.5, "ok")) == (
         "AttemptRecord(target='one/m', started=0.5, ended=1.5, outcome='ok', error=None, hedged=False, usage=None,"

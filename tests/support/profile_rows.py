@@ -240,6 +240,8 @@ ROWS: dict[str, Row] = {
         {"auth_header": "x-portkey-api-key", "max_tokens_member": "by_model", "reasoning_return": "as_received"}),
     "openrouter-responses": Row("openai-responses", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
         {"session": SessionField(header="x-session-id")}, aliases=("openrouter",)),
+    "vercel-responses": Row("openai-responses", "https://ai-gateway.vercel.sh/v1", ("AI_GATEWAY_API_KEY",), {},
+        aliases=("vercel",)),
     "xai-responses": Row("openai-responses", "https://api.x.ai/v1", ("XAI_API_KEY",), {"session": CACHE_KEY},
         aliases=("xai", "grok"), prefixes=("grok-",)),
     "groq-responses": Row("openai-responses", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), aliases=("groq",),

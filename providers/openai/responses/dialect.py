@@ -8,13 +8,14 @@ from __future__ import annotations
 from ...catalog.dialect import Dialect, StoredAnswers
 from ...wire.own_errors import responses_error
 from ..windows import WINDOW_PRICES
-from .request import PATH, encode_request
+from .request import PATH, encode_request, encode_turn
 from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream
 
 DIALECT = Dialect(
     name="openai-responses",
     encode=encode_request,
+    encode_turn=encode_turn,
     decode=decode_response,
     machine=ResponsesStream,
     stored=StoredAnswers(

@@ -131,6 +131,22 @@ class Output:
         unclaimed = sum(index >= final and index not in self.places for index in self.unclaimed or ())
         return unclaimed + sum(isinstance(slot, CallItem) and not slot.block.started for slot in self.items)
 
+    def marks(self) -> list[tuple[str | None, str | None, str | None, str | None]] | None:
+        """Return type, role, id of the call and name of each item; None if one has content that is not sent back."""
+        found: list[tuple[str | None, str | None, str | None, str | None]] = []
+        for slot in self.items:
+            if isinstance(slot, MessageItem):
+                if slot.refusals or slot.others:
+                    return None
+                found.append((slot.kind, "assistant", None, None))
+            elif isinstance(slot, CallItem):
+                found.append((slot.kind, None, slot.block.wire_id, slot.block.name))
+            else:
+                value = slot.block.value if isinstance(slot, ProviderItem) else None
+                data = value.data if isinstance(value, ProviderBlock) else {}
+                found.append((slot.kind, None, string(data, "call_id"), string(data, "name")))
+        return found
+
     def all_done(self) -> bool:
         """Return whether there are items, and all of them came whole."""
         return bool(self.items) and all(slot.done for slot in self.items)

@@ -13,8 +13,9 @@ replace those with the same name. An object is merged into the object of its nam
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from ...catalog.dialect import WireRequest
 from ...catalog.provider import Provider
@@ -22,7 +23,7 @@ from ...errors import InvalidRequestError
 from ...json.json_values import JSON, JSONObject, string
 from ...limits.output_limits import output_limit
 from ...model.messages import Message
-from ...model.prefix_cache import Segment, serialised, write_messages
+from ...model.prefix_cache import CachedPrefix, PrefixCache, Segment, Write, serialised, write_messages
 from ...model.request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
 from ...model.request_rules import validate_options
 from ...model.structured import schema_of
@@ -33,6 +34,7 @@ from ..schema import is_strict, strict_schema
 from ..thinking import effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 from .message_writer import MessageWriter, WriterState
+from .turns import NOT_IN_A_TURN, ResponsesTurn
 
 NAME = "openai-responses"
 PATH = "/responses"
@@ -85,6 +87,25 @@ _NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
+    return _encode(request, model, provider, stream)[0]
+
+
+def encode_turn(request: Request, model: str, provider: Provider, *, stream: bool, chain: object) -> WireRequest:
+    """Write a request that may be sent over a WebSocket. chain: what the server knows there; None: nothing."""
+    wire, body = _encode(request, model, provider, stream, is_turn=True)
+    if NOT_IN_A_TURN.isdisjoint(request.extra_body or ()):
+        write, cache, key = _writer(request, model, provider)
+        prefix = None if cache is None else cache.find(key, request.messages)
+        wire.turn = ResponsesTurn(
+            request.messages, body, write, cast("CachedPrefix[WriterState] | None", prefix), chain
+        )
+    return wire
+
+
+def _encode(
+    request: Request, model: str, provider: Provider, stream: bool, *, is_turn: bool = False
+) -> tuple[WireRequest, JSONObject]:
+    """Write a request. Returns it with the members of its body, of which a turn's `stream` is the last."""
     validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
@@ -124,12 +145,14 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         raise InvalidRequestError("extra_body.background", DURABLE_NEEDS_IT if request.durable else IN_THE_BACKGROUND)
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
+    elif is_turn:
+        body["stream"] = body.pop("stream", True)
     headers = request_headers(quirks, request.extra_headers, stream=stream)
     wire = WireRequest(path_with_query(PATH, quirks), headers, serialised(body))
     wire.max_output_tokens = output_limit(body, ("max_output_tokens",))
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
-    return wire
+    return wire, body
 
 
 def _add_durable(body: JSONObject, request: Request) -> None:
@@ -142,8 +165,11 @@ def _add_durable(body: JSONObject, request: Request) -> None:
         body["background_options"] = {"completion_window": durable.window}
 
 
-def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:
-    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
+def _writer(
+    request: Request, model: str, provider: Provider
+) -> tuple[Write[WriterState], PrefixCache | None, Hashable]:
+    """Return what writes the conversation, its cache, and the key in it."""
+    extra = request.extra_body or {}
     keeps = any(extra.get(member) is not None for member in KEEPS_CONVERSATION)
     stores = keeps or extra.get("store") is True
     breakpoints = takes_breakpoints(model)
@@ -156,6 +182,12 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
 
     cache, made_of = prefix_cache_of(request), (breakpoints, keeps, stores)
     key = None if cache is None else (NAME, profile.name, provider.maker, profile.quirks.tool_name, *made_of)
+    return write, cache, key
+
+
+def _input(request: Request, model: str, provider: Provider, extra: Mapping[str, JSON], warnings: list[str]) -> JSON:
+    """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
+    write, cache, key = _writer(request, model, provider)
     items = write_messages(request.messages, cache, key, write, warnings)
     marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
     if any(mark is not None for mark in marks):

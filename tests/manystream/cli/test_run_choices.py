@@ -80,7 +80,7 @@ def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
 OTHER_DIALECTS = {
     "anthropic": ms.Anthropic, "google": ms.Gemini, "google-interactions": ms.GeminiInteractions,
     "openai-responses": ms.OpenAIResponses, "openrouter-responses": ms.OpenAIResponses,
-    "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
+    "vercel-responses": ms.OpenAIResponses, "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
     "github-copilot-responses": ms.OpenAIResponses, "huggingface-responses": ms.OpenAIResponses,
     "vllm-generate": ms.VLLMGenerate, "sglang-generate": ms.SGLangGenerate, "openai-completions": ms.OpenAICompletions,
 }  # fmt: skip
