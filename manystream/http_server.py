@@ -632,7 +632,7 @@ class WebSocket(abc.ABC):
     streams: the names of its streams so far, which Responses calls `stream_id`.
     """
 
-    __slots__ = ("_is_pinged", "_reader", "connection", "server", "streams", "until")
+    __slots__ = ("_is_closed", "_is_pinged", "_reader", "connection", "server", "streams", "until")
 
     def __init__(self, connection: HTTPConnection, server: HTTPServer, until: float) -> None:
         self.connection: HTTPConnection = connection
@@ -640,7 +640,7 @@ class WebSocket(abc.ABC):
         self.until: float = until
         self.streams: set[str] = set()
         self._reader = FrameReader(BODY_LIMIT, masked=True)
-        self._is_pinged = False
+        self._is_pinged = self._is_closed = False
 
     # --- for the subclass to define ---
 
@@ -650,15 +650,18 @@ class WebSocket(abc.ABC):
 
     @abc.abstractmethod
     def outlived(self) -> None:
-        """The WebSocket has lived its time, and answers nothing. `end` is to be called."""
+        """The WebSocket has lived its time, and answers nothing. `close` is to be called."""
 
     def next(self) -> None:
         """Go on after an answer."""
         self.rest()
 
-    def end(self, code: int, reason: str = "") -> None:
+    def close(self, code: int, reason: str = "") -> None:
         """Send a close frame, and read nothing more. What is being answered gets no end."""
         connection = self.connection
+        if self._is_closed:
+            return
+        self._is_closed = True
         connection.write(close_frame(code, reason))
         if connection.answering or connection.unsent:
             connection.client_left()
@@ -715,7 +718,7 @@ class WebSocket(abc.ABC):
             elif opcode != PONG:
                 self.message(payload)
         if failure is not None:
-            self.end(failure.code, str(failure))
+            self.close(failure.code, str(failure))
         elif pong is not None and not connection.unsent:  # the latest one counts (RFC 6455, 5.5.3)
             connection.write(encode_frame(pong, PONG, masked=False))
 
@@ -739,7 +742,7 @@ class WebSocket(abc.ABC):
     def waited(self) -> None:
         """Look at a client that has sent nothing, or too little, for `REQUEST_SECONDS`."""
         if self.pending:
-            self.end(POLICY, f"the rest of a message did not come in {REQUEST_SECONDS:g} seconds")
+            self.close(POLICY, f"the rest of a message did not come in {REQUEST_SECONDS:g} seconds")
         elif self._is_pinged:
             self.connection.client_left()
         else:

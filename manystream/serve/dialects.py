@@ -34,6 +34,10 @@ EVERY_DIALECT: Final = (*DIALECT_MODULES, *PROMPT_DIALECTS)
 CLIENT_HEADERS: Final = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini"}
 """Header that only the clients of a dialect send → the dialect."""
 
+NO_WEBSOCKET: Final = "the gateway has WebSockets at /v1/responses alone: send the request over HTTP"
+RESPONSES: Final = "openai-responses"
+"""The dialect whose model calls come over WebSockets, too."""
+
 PREVIOUS = ("previous_response_id", "previous_interaction_id")
 """Members of a body that name an answer that the provider keeps."""
 
@@ -110,16 +114,21 @@ def endpoint_of(request: HTTPRequest, path: str, served: Served) -> Endpoint:
         if found is None:
             continue
         parts, dialect = found.groupdict(), of_path or refused
-        if request.method in methods.split():
+        if ("POST" if asks_for_websocket(request) else request.method) in methods.split():
             method = parts.get("method")
             stream = None if method is None else method.startswith("stream")
             return Endpoint(dialect, parts.get("model"), stream, parts.get("rest"), parts.get("answer"))
         refused, takes = dialect, methods.replace(" ", " or ")
-    if "upgrade" in request.headers:  # Codex asks for a WebSocket first
-        raise Refusal(refused, 426, "the gateway has no WebSockets: send the request over HTTP")
+    if asks_for_websocket(request):
+        raise Refusal(refused, 426, NO_WEBSOCKET)
     if takes:
         raise Refusal(refused, 405, f"{path[:200]} takes {takes}, not {request.method}")
     raise Refusal(refused, 404, f"the gateway has no {request.method} {path[:200]}")
+
+
+def asks_for_websocket(request: HTTPRequest) -> bool:
+    """Return whether a request is to open a WebSocket, on which model calls come."""
+    return request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower()
 
 
 def dialect_of_client(request: HTTPRequest) -> Dialect:

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from .. import (
     Call,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     import socket
 
     from .gateway import Gateway, Slot
+    from .websocket import ResponsesSocket, SocketTurn
 
 OURS: Final = frozenset({ErrorCategory.NETWORK, ErrorCategory.TIMEOUT, ErrorCategory.CANCELLED, ErrorCategory.BUDGET})
 """Categories of errors that no provider's answer explains."""
@@ -97,7 +98,7 @@ class GatewayConnection(AnsweringConnection):
     def __init__(self, gateway: Gateway, sock: socket.socket) -> None:
         AnsweringConnection.__init__(self, gateway.http, sock)
         self._gateway = gateway
-        self.forwarding: Forwarding | Passing | None = None
+        self.forwarding: Forwarding | Passing | ResponsesSocket | None = None
 
     codings: ClassVar[Sequence[str]] = CODINGS
 
@@ -111,6 +112,11 @@ class GatewayConnection(AnsweringConnection):
         except BadRequest as refusal:
             self.answer_wrong(refusal)
 
+    @property
+    def takes_status(self) -> bool:
+        """Whether an answer can still be an error with a status."""
+        return not self.has_head
+
     def check(self, request: HTTPRequest) -> None:
         self._gateway.slot_of(request)
 
@@ -123,6 +129,8 @@ class GatewayConnection(AnsweringConnection):
         headers = [("content-type", "application/json")]
         if status not in (429, 503):  # the engine has repeated what it can; a limit passes, and a gateway may be back
             headers.append(("x-should-retry", "false"))
+        if status == 426:
+            headers.append(("sec-websocket-version", "13"))
         if retry_after_ms > 0:
             headers.append(("retry-after", str(math.ceil(retry_after_ms / 1000))))
         self.respond(status, headers, error_body(dialect, status, message, code))
@@ -139,6 +147,10 @@ class GatewayConnection(AnsweringConnection):
         self._gateway.http.drop(self)
         if forwarding is not None:
             forwarding.client_left()
+
+
+Client: TypeAlias = "GatewayConnection | SocketTurn"
+"""What a request is answered on: a connection, or its turn on a WebSocket."""
 
 
 class AnswerTap(Exchange):
@@ -267,7 +279,7 @@ class ClientRequest(abc.ABC):
     __slots__ = ("_connection", "_gateway", "dialect", "endpoint", "request", "slot")
 
     def __init__(
-        self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
+        self, gateway: Gateway, connection: Client, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
         self._gateway = gateway
         self._connection = connection
@@ -330,7 +342,7 @@ class Forwarding(ClientRequest):
     )  # fmt: skip
 
     def __init__(
-        self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
+        self, gateway: Gateway, connection: Client, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
         super().__init__(gateway, connection, request, slot, endpoint)
         self._model = endpoint.model or ""
@@ -483,12 +495,12 @@ class Forwarding(ClientRequest):
         if tap is None and self.latest is self._newest:
             tap = self.latest  # else the last attempt has received nothing
         is_ours = tap is None or tap.lacks(error)
-        if tap is not None and not is_ours and (self._chosen is not None or not connection.has_head):
+        if tap is not None and not is_ours and (self._chosen is not None or connection.takes_status):
             tap.ended |= not tap.is_open
             self._send_rest(tap)  # the client gets the provider's own error
             return
         status, code = STATUS[error.category], error.category.value
-        if not connection.has_head:
+        if connection.takes_status:
             self._end()
             coding = "" if tap is None else content_coding(tap.attempt.headers)
             message = COMPRESSED.format(coding) if coding else message_to_client(error)
@@ -575,7 +587,7 @@ class Passing(ClientRequest, Exchange):
     __slots__ = ("_beginning", "_exchange", "_head", "_keys", "_sent", "label")
 
     def __init__(
-        self, gateway: Gateway, connection: GatewayConnection, request: HTTPRequest, slot: Slot, endpoint: Endpoint
+        self, gateway: Gateway, connection: Client, request: HTTPRequest, slot: Slot, endpoint: Endpoint
     ) -> None:
         super().__init__(gateway, connection, request, slot, endpoint)
         self._head: tuple[int, list[tuple[str, str]]] | None = None  # until it was sent

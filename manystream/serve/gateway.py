@@ -32,17 +32,21 @@ from ..transport.timers import Timer
 from .access import is_host, names_an_address, why_refused
 from .dialects import (
     ALIVE,
+    NO_WEBSOCKET,
+    RESPONSES,
     SLOT_NAME,
     SLOT_PATH,
     Refusal,
     Served,
+    asks_for_websocket,
     dialect_of_client,
     endpoint_of,
     key_of,
     served_by,
 )
-from .forwarding import Forwarding, GatewayConnection, Passing
+from .forwarding import Client, Forwarding, GatewayConnection, Passing
 from .trace import Trace, TracedCall, TraceFile
+from .websocket import ChainMemory, ResponsesSocket
 
 if TYPE_CHECKING:
     from .. import Budget
@@ -213,7 +217,7 @@ class Gateway:
 
     __slots__ = (
         "_answers", "_default", "_ends_at", "_hints", "_key", "_key_filters", "_names", "_slots", "base_url", "calls",
-        "grace", "host", "http", "keep_alive", "loop", "port", "queue", "served", "timers", "traces",
+        "chains", "grace", "host", "http", "keep_alive", "loop", "port", "queue", "served", "timers", "traces",
     )  # fmt: skip
 
     def __init__(
@@ -253,6 +257,7 @@ class Gateway:
         self._names: dict[str, Slot] = {}
         self._answers: dict[str, tuple[str, str]] = {}  # the id of an answer → its provider's name, its slot's key
         self._key_filters: dict[frozenset[str], KeyFilter] = {}
+        self.chains: ChainMemory = ChainMemory()
         self._hints: dict[str, float] = {}  # a target → until when its latest refusal asks to wait
         at = partial(self.timers.at, is_timeout=True)
         self.http: HTTPServer = HTTPServer(self.loop, host, port, partial(GatewayConnection, self), at)
@@ -350,7 +355,7 @@ class Gateway:
 
     # --- for connections and slots ---
 
-    def begin(self, connection: GatewayConnection, request: HTTPRequest) -> None:
+    def begin(self, connection: Client, request: HTTPRequest) -> None:
         """Answer a request. Raises `Refusal`."""
         if request.method in ("GET", "HEAD") and ALIVE.fullmatch(request.path):
             status, text = (503, b'{"status":"ending"}') if self.http.is_draining else (200, b'{"status":"ok"}')
@@ -361,6 +366,12 @@ class Gateway:
         if self.http.is_draining:
             wait = math.ceil(1000 * max(1.0, self._ends_at - self.loop.clock()))
             raise Refusal(endpoint.dialect, 503, "the gateway is ending: send the request again when it is back", wait)
+        if asks_for_websocket(request):
+            if endpoint.dialect.name != RESPONSES or endpoint.rest is not None:
+                raise Refusal(endpoint.dialect, 426, NO_WEBSOCKET)
+            assert isinstance(connection, GatewayConnection), "a turn is a POST"
+            ResponsesSocket.open(self, connection, request)
+            return
         try:
             (Forwarding if endpoint.rest is None else Passing)(self, connection, request, slot, endpoint).start()
         except InvalidRequestError as error:

@@ -118,7 +118,7 @@ class ResponsesSocket(WebSocket):
         largest, members = self._knobs().largest, loads_object(data)
         kind = string(members, "type")
         if largest is not None and len(data) > largest:
-            self.end(TOO_BIG, f"a message of more than {largest} bytes")
+            self.close(TOO_BIG, f"a message of more than {largest} bytes")
         elif members is None or kind not in ("response.create", "response.steer"):
             self._refuse(APIError(400, f"Invalid event type: {kind[:80]!r}.", param="type"), None)
         elif kind == "response.steer":
@@ -129,7 +129,7 @@ class ResponsesSocket(WebSocket):
 
     def outlived(self) -> None:
         self._refuse(APIError(400, "The connection has reached its limit.", code="websocket_connection_limit_reached"))
-        self.end(NORMAL)
+        self.close(NORMAL)
 
     def next(self) -> None:
         turn, program, self.turn = self.turn, self._program, None

@@ -845,7 +845,11 @@ async def test_its_errors_are_in_the_clients_dialect(dialect: str, member: str, 
     [
         (posted("/v1/embeddings", HELLO), 404, "/v1/embeddings"),
         (posted(CHAT, HELLO).replace(b"POST", b"GET", 1), 405, "takes POST"),
-        (posted("/v1/responses", {}, "Upgrade: websocket").replace(b"POST", b"GET", 1), 426, "no WebSockets"),
+        (
+            posted("/v1/responses", {}, "Upgrade: websocket").replace(b"POST", b"GET", 1),
+            426,
+            "does not ask for a WebSocket",
+        ),
         (posted("/v1/models/a/../b", b"").replace(b"POST", b"GET", 1), 404, "/v1/models/a/../b"),
         (posted("/v1/responses/%2e%2e", b"").replace(b"POST", b"DELETE", 1), 404, "/v1/responses/.."),
         (posted("/v1/responses/x/input_items", b""), 405, "takes GET or DELETE"),

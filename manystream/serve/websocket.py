@@ -1,0 +1,409 @@
+"""Responses over a WebSocket: each `response.create` of a client becomes a model call with the whole conversation.
+
+The latest answer of each stream is kept in memory, with all before it (`Chain`), so that a client sends only what is
+new, whatever the provider behind speaks. What is kept is bounded (`ChainMemory`); a client whose conversation was
+forgotten is told so by the error of the service, on which it sends all of it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from .. import Dialect, ProviderError
+from ..http_server import (
+    BODY_LIMIT,
+    PING_FRAME,
+    WEBSOCKET_SECONDS,
+    BadRequest,
+    Headers,
+    HTTPRequest,
+    WebSocket,
+    text_frame,
+    websocket_head,
+)
+from ..providers.catalog.registry import DIALECTS
+from ..providers.json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps,
+    items,
+    loads_object,
+    mapping,
+    string,
+)
+from ..providers.wire.error_bodies import error_from_object
+from ..transport.sse import SSEParser
+from .dialects import RESPONSES, STATUS, Refusal, error_body
+
+if TYPE_CHECKING:
+    from .forwarding import Forwarding, GatewayConnection, Passing
+    from .gateway import Gateway
+
+DIALECT: Final = DIALECTS[RESPONSES]
+GOING_AWAY, POLICY = 1001, 1008
+MOST_ACTIVE = 16
+"""The turns of a WebSocket that are answered at a time, as at OpenAI: one of each stream."""
+MOST_WAITING = 64
+KEPT_BYTES = 256 * 1024 * 1024
+"""Bytes of the conversations of all WebSockets that are kept."""
+
+MOST_OF_A_TEXT = 1000
+LAST = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
+"""The events that end an answer."""
+
+ITEM = "response.output_item.done"
+
+_KIND = re.compile(rb'"type"\s*:\s*"(response\.[a-z_.]++|error)"')
+_NOT_SENT = frozenset({"type", "generate", "background"})
+_OF_HANDSHAKE = re.compile(
+    r"(?:upgrade|connection|content-encoding|sec-websocket-.*): .*|openai-beta: responses_websockets.*"
+)
+"""Headers of a handshake that its model calls do not have."""
+
+
+@dataclass(slots=True, frozen=True)
+class Chain:
+    """A conversation up to an answer.
+
+    answer: the id of the answer; empty until it has come.
+    items: the items of each input and each answer as JSON, with a comma between two.
+    base: the id of the answer before them, which the provider keeps; None if they are all.
+    """
+
+    answer: str
+    items: tuple[bytes, ...]
+    base: str | None = None
+
+    def then(self, answer: str, items: list[JSON]) -> Chain:
+        """Return the conversation with more items."""
+        return Chain(answer, (*self.items, dumps(items)[1:-1]) if items else self.items, self.base)
+
+
+class ChainMemory:
+    """The latest chains of all WebSockets. The oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._chains: dict[tuple[ResponsesSocket, str | None], Chain] = {}
+        self.bytes: int = 0
+
+    def keep(self, socket: ResponsesSocket, stream: str | None, chain: Chain) -> None:
+        """Keep the latest chain of a stream."""
+        self.forget(socket, stream)
+        self._chains[socket, stream] = chain
+        self.bytes += sum(map(len, chain.items))
+        while self.bytes > KEPT_BYTES:
+            self.forget(*next(iter(self._chains)))
+
+    def forget(self, socket: ResponsesSocket, stream: str | None) -> None:
+        """Forget the chain of a stream."""
+        chain = self._chains.pop((socket, stream), None)
+        if chain is not None:
+            self.bytes -= sum(map(len, chain.items))
+
+    def find(self, socket: ResponsesSocket, answer: str | None) -> Chain | None:
+        """Return the chain of an answer that a WebSocket may continue, on any stream."""
+        for stream in (None, *socket.streams):
+            chain = self._chains.get((socket, stream))
+            if chain is not None and chain.answer == answer != "":
+                return chain
+        return None
+
+
+class SocketTurn:
+    """One turn. It stands in the place of a connection: what is sent on it are the events of its answer.
+
+    stream: the name of its stream; None for the connection's own.
+    forwarding: the model call; None if there is none.
+    has_head: an event was sent.
+    """
+
+    takes_status: Final = True
+
+    __slots__ = ("_chain", "_is_stored", "_items", "_parser", "_socket", "forwarding", "has_head", "stream")
+
+    def __init__(self, socket: ResponsesSocket, stream: str | None, chain: Chain, *, is_stored: bool) -> None:
+        """Begin one. chain: the conversation that is sent. is_stored: the provider keeps the answer."""
+        self._socket = socket
+        self.stream: str | None = stream
+        self._chain: Chain | None = chain  # until the last event
+        self._is_stored = is_stored
+        self._items: list[JSON] = []
+        self._parser = SSEParser(BODY_LIMIT)
+        self.forwarding: Forwarding | Passing | None = None
+        self.has_head: bool = False
+
+    # --- as the connection of a request ---
+
+    @property
+    def unsent(self) -> bytes | memoryview:
+        """Bytes that the client has not taken."""
+        return self._socket.connection.unsent
+
+    def write(self, data: bytes) -> None:
+        """Send frames. A turn ends with its last event: the next one need not wait for the end of a body."""
+        self._socket.connection.write(data)
+        if self._chain is None:
+            self._socket.ended(self)
+
+    def head(self, status: int, headers: Headers) -> bytes:
+        """Return nothing: an answer on a WebSocket has no head."""
+        return b""
+
+    def interim(self, status: int) -> bytes:
+        """Return a keep-alive."""
+        return PING_FRAME
+
+    def piece(self, data: bytes, *, last: bool = False) -> bytes:
+        """Return a piece of an answer, cut anywhere, as frames. A keep-alive is a ping."""
+        events = [*self._parser.feed(data), *(self._parser.end() if last else ())]
+        frames = b"".join([self._frame(name, event) for name, event in events if event.startswith(b"{")])
+        self.has_head |= bool(frames)
+        return frames or (PING_FRAME if data.startswith(b":") else b"")
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Send a whole answer: an error, the events of a short stream, or an object."""
+        if not 200 <= status < 300:
+            self._fail(status, headers, body)
+            return
+        if body.lstrip().startswith(b"{"):
+            body = b'data: {"type":"response.completed","response":%b}\n\n' % b" ".join(body.splitlines())
+        self.write(self.piece(body, last=True))
+        self.finish()
+
+    def fail(self, dialect: Dialect, status: int, message: str, code: str, retry_after_ms: int) -> None:
+        """Send an error of the gateway's own. retry_after_ms: -1 for no hint."""
+        headers = [("retry-after-ms", str(retry_after_ms))] if retry_after_ms > 0 else []
+        self._fail(status, headers, error_body(dialect, status, message, code))
+
+    def finish(self, *, cut: bool = False) -> None:
+        """End the turn."""
+        if self._chain is not None:
+            self._fail(502, (), b'{"error":{"type":"server_error","message":"the answer has no last event"}}')
+
+    def client_left(self) -> None:
+        """Drop the connection."""
+        self._socket.connection.client_left()
+
+    def _fail(self, status: int, headers: Headers, body: bytes) -> None:
+        try:
+            error = loads_object(body).get("error")
+        except MalformedJSONError:
+            error = body[:MOST_OF_A_TEXT].decode(errors="replace")
+        if not isinstance(error, dict):
+            error = {"type": "server_error" if status >= 500 else "invalid_request_error", "message": error}
+        if self._chain is not None:
+            self._chain = None
+            event = dumps({"type": "error", "status": status, "error": {**error, "headers": dict(headers)}})
+            self.write(text_frame(with_stream(event, self.stream)))
+
+    def prepare(self, members: JSONObject) -> None:
+        """Answer a turn that is to prepare a response without output: what it brings is kept for the next one."""
+        id, usage = f"resp_{secrets.token_hex(24)}", {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+        shown = {"id": id, "object": "response", "created_at": int(time.time()), "model": members.get("model")}
+        shown |= {"status": "completed", "output": [], "usage": usage, "tools": [], "tool_choice": "auto"}
+        self.respond(200, (), dumps({**shown, "parallel_tool_calls": True}))
+
+    # --- events ---
+
+    def _frame(self, name: str, event: bytes) -> bytes:
+        """Return the frame of an event, and keep what the next turn must know of it."""
+        if self._chain is None:
+            return b""  # it has had its last event
+        found = None if name.startswith("response.") else _KIND.search(event)
+        kind = name if found is None else found[1].decode()
+        if kind in LAST or kind == ITEM:
+            event = self._read(kind, event, self._chain)
+        return text_frame(with_stream(event, self.stream))
+
+    def _read(self, kind: str, event: bytes, chain: Chain) -> bytes:
+        try:
+            members = loads_object(event)
+        except MalformedJSONError:
+            return event
+        if kind == ITEM:
+            self._items.append(members.get("item"))
+            return event
+        self._chain = None
+        memory, response = self._socket.gateway.chains, mapping(members, "response")
+        if kind == "error":  # harnesses read the form with a member `error` and a status
+            error = mapping(members, "error") or members
+            read = error_from_object(error, http_status=0, body=event)
+            return dumps({"type": kind, "status": STATUS[read.category], **members, "error": {"message": "", **error}})
+        if kind != "response.completed":
+            memory.forget(self._socket, self.stream)
+            return event
+        output = items(response, "output") or self._items
+        sent_again = [each for each in output if self._is_stored or not _is_lost(each)]
+        memory.keep(self._socket, self.stream, chain.then(string(response, "id") or "", sent_again))
+        return event
+
+
+def _is_lost(item: JSON) -> bool:
+    """Return whether an item cannot be sent again: reasoning that neither the provider keeps nor its client has."""
+    return isinstance(item, dict) and item.get("type") == "reasoning" and not item.get("encrypted_content")
+
+
+def with_stream(event: bytes, stream: str | None) -> bytes:
+    """Return an event with the name of its stream, if that has one."""
+    return event if stream is None else event.rstrip()[:-1] + b',"stream_id":' + dumps(stream) + b"}"
+
+
+class ResponsesSocket(WebSocket):
+    """A client's WebSocket.
+
+    gateway: the gateway.
+    turns: stream → the turn that is answered.
+    """
+
+    __slots__ = ("_handshake", "_is_starting", "_waiting", "gateway", "turns")
+
+    def __init__(self, gateway: Gateway, connection: GatewayConnection, handshake: HTTPRequest) -> None:
+        WebSocket.__init__(self, connection, gateway.http, gateway.loop.clock() + WEBSOCKET_SECONDS)
+        self.gateway: Gateway = gateway
+        self.turns: dict[str | None, SocketTurn] = {}
+        self._waiting: dict[str | None, deque[tuple[JSONObject, int]]] = {}
+        self._handshake = handshake
+        self._is_starting = False
+
+    @staticmethod
+    def open(gateway: Gateway, connection: GatewayConnection, request: HTTPRequest) -> None:
+        """Open one. Raises `BadRequest`."""
+        connection.write(websocket_head(request))
+        connection.forwarding = socket = ResponsesSocket(gateway, connection, _as_post(request))
+        connection.open_websocket(socket)
+
+    # --- messages ---
+
+    def message(self, data: bytes) -> None:
+        try:
+            members = loads_object(data)
+        except MalformedJSONError:
+            members = {}
+        kind, stream = members.get("type"), members.pop("stream_id", None)
+        fault = self.why_not(stream)
+        if kind not in ("response.create", "response.steer"):
+            fault = "invalid_request_error", "a message must be an object of the type response.create or response.steer"
+        sizes = [size for queue in self._waiting.values() for _, size in queue]
+        if fault is not None:
+            self.refuse(400, *fault)
+        elif kind == "response.steer":
+            self._steer(members)
+        elif len(sizes) >= MOST_WAITING or sum(sizes) + len(data) > BODY_LIMIT:
+            self.close(POLICY, "too many turns wait: send one when another has ended")
+        else:
+            name = stream if isinstance(stream, str) else None
+            self._waiting.setdefault(name, deque()).append((members, len(data)))
+            self._go_on()
+
+    def outlived(self) -> None:
+        self.refuse(400, "websocket_connection_limit_reached", "the connection is an hour old: open another one")
+        self.close(GOING_AWAY)
+
+    def refuse(self, status: int, code: str, message: str) -> None:
+        """Send an error of the gateway's own, unless they are not read."""
+        if self.connection.unsent:
+            self.close(POLICY, "errors are not read")
+        self.send(dumps({**DIALECT.own_error(status, message, code), "status": status}))
+
+    def ended(self, turn: SocketTurn) -> None:
+        """A turn has ended. Begin those that wait."""
+        if self.turns.get(turn.stream) is turn:
+            del self.turns[turn.stream]
+            self._go_on()
+            if not self.turns and self.connection.answering:
+                self.connection.next()
+
+    def _go_on(self) -> None:
+        if self._is_starting:
+            return  # the loop below goes on: a turn may end while it is started
+        self._is_starting = True
+        try:
+            while len(self.turns) < MOST_ACTIVE and self.connection.is_open and not self.connection.unsent:
+                ready = [stream for stream, queue in self._waiting.items() if queue and stream not in self.turns]
+                if not ready:
+                    break
+                self._start(ready[0], self._waiting[ready[0]].popleft()[0])
+        finally:
+            self._is_starting = False
+
+    def _start(self, stream: str | None, members: JSONObject) -> None:
+        """Begin a turn."""
+        given, previous = members.get("input"), string(members, "previous_response_id")
+        own: list[JSON] = [{"role": "user", "content": given}] if isinstance(given, str) else items(members, "input")
+        known = self.gateway.chains.find(self, previous)
+        is_stored = members.get("store") is not False
+        chain = (known or Chain("", (), previous)).then("", own)
+        turn = self.turns[stream] = SocketTurn(self, stream, chain, is_stored=is_stored)
+        self.begin()
+        try:
+            if previous is not None and known is None and not is_stored:
+                message = f"there is no response {previous[:80]!r} on this connection"
+                turn.fail(DIALECT, 400, message, "previous_response_not_found", -1)
+            elif members.get("background"):
+                raise BadRequest(400, "background is not for WebSockets")
+            elif members.get("generate") is False:
+                turn.prepare(members)
+            else:
+                self.gateway.begin(turn, replace(self._handshake, body=_body(members, known and chain)))
+        except BadRequest as refusal:
+            hint = refusal.retry_after_ms if isinstance(refusal, Refusal) else -1
+            turn.fail(DIALECT, refusal.status, refusal.message, "refused", hint)
+
+    def _steer(self, members: JSONObject) -> None:
+        """Answer that no input can be added to an answer that is under way."""
+        code = "steering_not_supported"
+        error: JSONObject = {"type": "invalid_request_error", "code": code, "message": "the gateway steers no answer"}
+        steer = {name: members.get(name) for name in ("previous_response_id", "input")}
+        self.send(dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": steer}))
+
+    # --- as what is answered on the connection ---
+
+    @property
+    def _calls(self) -> list[Forwarding | Passing]:
+        return [turn.forwarding for turn in self.turns.values() if turn.forwarding is not None]
+
+    def resume(self) -> None:
+        """Go on: the client has read what its socket had not taken."""
+        for call in self._calls:
+            call.resume()
+        self._go_on()
+
+    def client_left(self) -> None:
+        """Cancel the turns: nobody waits for their answers."""
+        for stream in (None, *self.streams):
+            self.gateway.chains.forget(self, stream)
+        for call in self._calls:
+            call.client_left()
+
+    def end(self, error: ProviderError) -> None:
+        """End the turns with an error, and the connection: the gateway ends."""
+        for call in self._calls:
+            call.end(error)
+        self.close(GOING_AWAY, "the gateway has ended")
+
+
+def _as_post(request: HTTPRequest) -> HTTPRequest:
+    """Return the request for a model call that has the headers of a handshake."""
+    given = request.headers.items()
+    headers = {name: value for name, value in given if not _OF_HANDSHAKE.fullmatch(f"{name}: {value}")}
+    return HTTPRequest("POST", request.target, headers, chunked=False)
+
+
+def _body(members: JSONObject, chain: Chain | None) -> bytes:
+    """Return the body of a turn. chain: the conversation, in place of the input; None to send the turn as it is."""
+    body = {name: value for name, value in members.items() if name not in _NOT_SENT} | {"stream": True}
+    if chain is None:
+        return dumps(body)
+    body = {name: value for name, value in body.items() if name not in ("input", "previous_response_id")}
+    if chain.base is not None:
+        body["previous_response_id"] = chain.base
+    whole = b'%b,"input":[%b]}' % (dumps(body)[:-1], b",".join(chain.items))
+    if len(whole) > BODY_LIMIT:
+        raise BadRequest(413, f"the conversation is longer than {BODY_LIMIT} bytes")
+    return whole
