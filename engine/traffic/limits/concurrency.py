@@ -274,15 +274,14 @@ class Concurrency:
             self._grow((self.limit if seconds <= LATE else self.limit / 4.0) if doubles else share / 4.0)
 
     def _find_places(self, running: float) -> None:
-        """Note whether the server runs the same number of calls each time that some wait, while calls end."""
-        if running > self._places:
-            self._places = math.inf
-        elif (
-            len(self._reports) == LATEST
-            and all(report.running == running >= 1.0 and report.queued > 0.0 for report in self._reports)
-            and len({report.ended for report in self._reports}) == LATEST
-        ):
-            self._places = running
+        """Note whether the server ran the same number of calls in each of the latest reports, while calls waited there
+        and others ended. A number that changes meanwhile is not fixed."""
+        if len(self._reports) < LATEST or not all(report.queued > 0.0 for report in self._reports):
+            self._places = math.inf if running > self._places else self._places
+        elif any(report.running != self._places for report in self._reports):
+            is_same = all(report.running == running >= 1.0 for report in self._reports)
+            while_calls_end = len({report.ended for report in self._reports}) == LATEST
+            self._places = running if is_same and while_calls_end else math.inf
 
     def no_report(self) -> None:
         """Go by the times of calls: the server did not say how many wait there."""
