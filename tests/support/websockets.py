@@ -90,13 +90,19 @@ def call_item(number: int, name: str = "look") -> dict[str, Any]:
 
 
 def text_item(number: int, text: str) -> dict[str, Any]:
-    part = {"type": "output_text", "text": text, "annotations": []}
+    part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def events_of(number: int, output: Items, status: str = "completed") -> Items:
     """The events of a response, with two deltas for each item."""
-    response = {"id": f"resp_{number}", "object": "response", "model": "m", "status": "in_progress", "output": []}
+    response: dict[str, Any] = {
+        "id": f"resp_{number}",
+        "object": "response",
+        "model": "m",
+        "status": "in_progress",
+        "output": [],
+    }
     events: Items = [{"type": "response.created", "response": response}]
     for index, item in enumerate(output):
         events.append({"type": "response.output_item.added", "output_index": index, "item": {**item, "content": []}
