@@ -567,7 +567,11 @@ PROMPT_ROWS: tuple[Profile, ...] = (
     Profile(name="openai-completions", dialect="openai-completions", base_url="https://api.openai.com/v1",
             aliases=("openai",), key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",),
             addresses=("*.api.openai.com",), quirks=replace(_STRICT, token_ids="none")),
-    Profile(name="completions-compatible", dialect="openai-completions", base_url="", aliases=("vllm", "sglang"),
+    Profile(name="vllm-completions", dialect="openai-completions", base_url="http://localhost:8000/v1", needs_key=False,
+            aliases=("vllm",), key_variables=("VLLM_API_KEY",), quirks=Quirks(load=_VLLM_LOAD)),
+    Profile(name="sglang-completions", dialect="openai-completions", base_url="http://localhost:30000/v1",
+            aliases=("sglang",), key_variables=("SGLANG_API_KEY",), needs_key=False, quirks=Quirks(load=_SGLANG_LOAD)),
+    Profile(name="completions-compatible", dialect="openai-completions", base_url="",
             key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False, generic=True),
 )  # fmt: skip
 """Servers of the dialects that take a prompt."""

@@ -28,6 +28,7 @@ SGLANG = b"""{"version": "0.5.23", "loads": [{"dp_rank": 0, "num_running_reqs": 
         ("vllm", 0, VLLM, ServerLoad(128, 7)),
         ("vllm", 0, VLLM.replace(b"\n", b"\r\n"), ServerLoad(128, 7)),
         ("vllm-generate", 0, VLLM, ServerLoad(128, 7)),
+        ("vllm-completions", 0, VLLM, ServerLoad(128, 7)),
         ("sglang", 0, SGLANG, ServerLoad(7, 2)),
         ("sglang", 1, b'sglang:num_running_reqs{a="b"} 3\nsglang:num_queue_reqs{a="b"} 1\n', ServerLoad(3, 1)),
         ("llama-cpp", 0, b"llamacpp:requests_processing 4\nllamacpp:requests_deferred 46\n", ServerLoad(4, 46)),

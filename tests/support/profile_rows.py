@@ -285,6 +285,10 @@ ROWS: dict[str, Row] = {
     "openai-completions": Row("openai-completions", "https://api.openai.com/v1", ("OPENAI_API_KEY",),
         {"strict_end": True, "token_ids": "none"}, aliases=("openai",), addresses=("*.api.openai.com",),
         urls=("OPENAI_BASE_URL",)),
-    "completions-compatible": Row("openai-completions", "", ("OPENAI_API_KEY",), {}, aliases=("vllm", "sglang"),
+    "vllm-completions": Row("openai-completions", "http://localhost:8000/v1", ("VLLM_API_KEY",), {},
+        aliases=("vllm",), needs_key=False),
+    "sglang-completions": Row("openai-completions", "http://localhost:30000/v1", ("SGLANG_API_KEY",), {},
+        aliases=("sglang",), needs_key=False),
+    "completions-compatible": Row("openai-completions", "", ("OPENAI_API_KEY",), {},
         needs_key=False, generic=True, urls=("OPENAI_BASE_URL",)),
 }  # fmt: skip

@@ -83,6 +83,7 @@ OTHER_DIALECTS = {
     "vercel-responses": ms.OpenAIResponses, "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
     "github-copilot-responses": ms.OpenAIResponses, "huggingface-responses": ms.OpenAIResponses,
     "vllm-generate": ms.VLLMGenerate, "sglang-generate": ms.SGLangGenerate, "openai-completions": ms.OpenAICompletions,
+    "vllm-completions": ms.OpenAICompletions, "sglang-completions": ms.OpenAICompletions,
 }  # fmt: skip
 """Provider → its class, for the providers that do not speak OpenAI Chat."""
 
