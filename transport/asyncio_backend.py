@@ -15,6 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
+from dataclasses import KW_ONLY, dataclass, field
 from types import TracebackType
 from typing import Literal
 
@@ -45,32 +46,22 @@ class _CountedLock(asyncio.Lock):
             self.waiting -= 1
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AsyncioBackend:
-    """Tasks and waits of a running asyncio event loop.
+    """Tasks and waits of a running asyncio event loop."""
 
-    on_failure: called with an exception that ended a task, the service of a descriptor, an alarm or a function that was
-        to run soon.
-    caught: the exceptions with which `on_failure` is called. Others, such as `KeyboardInterrupt`, end the event loop.
-    context: the context (`contextvars`) in which all of these run; None: each runs in that of the code that starts it.
-    """
-
-    __slots__ = ("_caught", "_context", "_lock", "_loop", "_on_failure", "_tasks", "groups")
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_failure: Callable[[BaseException], None] | None = None,
-        *,
-        caught: type[BaseException] = Exception,
-        context: Context | None = None,
-    ) -> None:
-        self._loop = loop
-        self._on_failure = on_failure
-        self._caught = caught
-        self._context = context
-        self._lock = _CountedLock()
-        self._tasks: set[_Task] = set()  # the event loop has weak references only
-        self.groups: dict[asyncio.Task[None], _Group] = {}
+    _loop: asyncio.AbstractEventLoop
+    # called with an exception that ended a task, the service of a descriptor, an alarm or a function that was to run
+    # soon
+    _on_failure: Callable[[BaseException], None] | None = None
+    _: KW_ONLY
+    # the exceptions with which `on_failure` is called. Others, such as `KeyboardInterrupt`, end the event loop.
+    caught: type[BaseException] = Exception
+    # the context (`contextvars`) in which all of these run; None: each runs in that of the code that starts it
+    context: Context | None = None
+    _lock: _CountedLock = field(default_factory=_CountedLock, init=False)
+    _tasks: set[_Task] = field(default_factory=lambda: set(), init=False)  # the event loop has weak references only
+    groups: dict[asyncio.Task[None], _Group] = field(default_factory=lambda: {}, init=False)
 
     @property
     def clock(self) -> Callable[[], float]:
@@ -90,7 +81,7 @@ class AsyncioBackend:
 
     def new_context(self) -> Context | None:
         """Return a context for one task or function; None for that of the code that starts it."""
-        return None if self._context is None else self._context.copy()
+        return None if self.context is None else self.context.copy()
 
     def task_ended(self, task: _Task, error: BaseException | None) -> None:
         """Forget a task; report what it raised."""
@@ -113,9 +104,9 @@ class AsyncioBackend:
 
     def failed(self, error: BaseException) -> None:
         """Report an exception that ended a task or a function; raise it again if it is not one of those reported."""
-        if not isinstance(error, self._caught):
+        if not isinstance(error, self.caught):
             raise error
-        if self._caught is Exception:  # else the owner raises it
+        if self.caught is Exception:  # else the owner raises it
             logger.error("a task of the transport raised: a defect in manystream", exc_info=error)
         if self._on_failure is not None:
             self._on_failure(error)

@@ -71,30 +71,24 @@ class PoolRequest:
                 waiter.on_defect(error)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Host:
-    """The pool's state for one origin.
+    """The pool's state for one origin."""
 
-    origin: the origin.
-    name: the origin as text, which its connections share.
-    idle: connections that can be reused, the latest last.
-    live: the number of open connections and running dials.
-    dialling: the number of running dials.
-    queue: the requests that wait, abandoned ones included.
-    waiting: the number of requests in the queue that are not abandoned.
-    starved: the origin waits in `Pool._starved` until the total cap allows one more connection.
-    """
+    origin: Origin  # the origin
+    name: str = field(init=False)  # the origin as text, which its connections share
+    # connections that can be reused, the latest last
+    idle: dict[Connection, None] = field(default_factory=dict[Connection, None], init=False)
+    live: int = field(default=0, init=False)  # the number of open connections and running dials
+    dialling: int = field(default=0, init=False)  # the number of running dials
+    # the requests that wait, abandoned ones included
+    queue: deque[PoolRequest] = field(default_factory=deque[PoolRequest], init=False)
+    waiting: int = field(default=0, init=False)  # the number of requests in the queue that are not abandoned
+    # the origin waits in `Pool._starved` until the total cap allows one more connection
+    starved: bool = field(default=False, init=False)
 
-    __slots__ = ("dialling", "idle", "live", "name", "origin", "queue", "starved", "waiting")
-
-    def __init__(self, origin: Origin) -> None:
-        self.origin: Origin = origin
-        self.name: str = str(origin)
-        self.idle: dict[Connection, None] = {}
-        self.live: int = 0
-        self.dialling: int = 0
-        self.queue: deque[PoolRequest] = deque()
-        self.waiting: int = 0
-        self.starved: bool = False
+    def __post_init__(self) -> None:
+        self.name = str(self.origin)
 
 
 def report_failure(waiter: Waiter, error: Exception) -> None:

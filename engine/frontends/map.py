@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Self, TypeAlias, TypeGuard, TypeVar, cast
 
 from ...providers.errors import InvalidRequestError
@@ -55,6 +55,7 @@ class _Entry(Generic[Key]):
         self._calls.on_completion(self, completion)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MappedCalls(Generic[Key]):
     """The calls of one map.
 
@@ -62,37 +63,24 @@ class MappedCalls(Generic[Key]):
     Thus a slow program slows down the source.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        concurrency: int,
-        *,
-        ordered: bool,
-        on_result: Callable[[], None],
-        on_room: Callable[[], None],
-    ) -> None:
-        """Create a map without calls. Raises `InvalidRequestError` for `concurrency`.
+    _start: Start  # the function that starts a call
+    _concurrency: int  # the largest number of calls that run at the same time
+    _: KW_ONLY
+    ordered: bool  # True: completions come in the order of the requests; False: as the calls end
+    on_result: Callable[[], None]  # called when `take` has something to return or to report
+    on_room: Callable[[], None]  # called when another request may be started
+    _running: dict[_Entry[Key], None] = field(default_factory=dict[_Entry[Key], None], init=False)
+    # all entries if ordered; else the ended ones
+    _results: deque[_Entry[Key]] = field(default_factory=deque[_Entry[Key]], init=False)
+    _held: int = field(default=0, init=False)
+    _refused: bool = field(default=False, init=False)  # the engine refused a call: wait until a call of this map ends
+    _source_ended: bool = field(default=False, init=False)
+    _failure: BaseException | None = field(default=None, init=False)
+    _closed: bool = field(default=False, init=False)
 
-        start: the function that starts a call.
-        concurrency: the largest number of calls that run at the same time.
-        ordered: True: completions come in the order of the requests; False: as the calls end.
-        on_result: called when `take` has something to return or to report.
-        on_room: called when another request may be started.
-        """
-        whole(1).check(concurrency, "concurrency")
-        flag().check(ordered, "ordered")
-        self._start = start
-        self._concurrency = concurrency
-        self._ordered = ordered
-        self._on_result = on_result
-        self._on_room = on_room
-        self._running: dict[_Entry[Key], None] = {}
-        self._results: deque[_Entry[Key]] = deque()  # all entries if ordered; else the ended ones
-        self._held = 0
-        self._refused = False  # the engine refused a call: wait until a call of this map ends
-        self._source_ended = False
-        self._failure: BaseException | None = None
-        self._closed = False
+    def __post_init__(self) -> None:
+        whole(1).check(self._concurrency, "concurrency")
+        flag().check(self.ordered, "ordered")
 
     @property
     def room(self) -> int:
@@ -120,10 +108,10 @@ class MappedCalls(Generic[Key]):
         else:
             self._running[entry] = None
         self._held += 1
-        if self._ordered or entry.completion is not None:
+        if self.ordered or entry.completion is not None:
             self._results.append(entry)
         if entry.completion is not None:
-            self._on_result()
+            self.on_result()
         return True
 
     def on_completion(self, entry: _Entry[Key], completion: Completion) -> None:
@@ -131,17 +119,17 @@ class MappedCalls(Generic[Key]):
         self._running.pop(entry, None)
         entry.call = None
         entry.completion = completion
-        if not self._ordered:
+        if not self.ordered:
             self._results.append(entry)
         self._refused = False
-        self._on_result()
-        self._on_room()
+        self.on_result()
+        self.on_room()
 
     def end_source(self, failure: BaseException | None = None) -> None:
         """Record that no more requests come. `failure`: the source's exception, raised after the last completion."""
         self._source_ended = True
         self._failure = failure
-        self._on_result()
+        self.on_result()
 
     def take(self) -> tuple[Key, Completion] | None:
         """Remove and return the next completion with its key; None if there is none yet."""
@@ -150,7 +138,7 @@ class MappedCalls(Generic[Key]):
         entry = self._results.popleft()
         assert entry.completion is not None
         self._held -= 1
-        self._on_room()
+        self.on_room()
         return entry.key, entry.completion
 
     def check_over(self) -> bool:

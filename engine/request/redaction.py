@@ -11,6 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import unquote
 
@@ -70,23 +71,17 @@ LONGEST_MESSAGE = 4096
 """The number of characters of a message that are kept. A server may send megabytes."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Redaction:
-    """The secrets of one request head. The patterns are compiled at the first use.
+    """The secrets of one request head. The patterns are compiled at the first use."""
 
-    key: the provider's key; empty if it needs none.
-    """
-
-    __slots__ = ("_earlier", "_fragments", "_head", "_parts", "_pattern", "_proxy", "key")
-
-    def __init__(self, key: str, head: WireHead, proxy: bytes | None = None) -> None:
-        """Create the redaction. `proxy` is the value of Proxy-Authorization."""
-        self.key: str = key
-        self._head = head
-        self._proxy = proxy
-        self._earlier: dict[str, bool] = {}
-        self._fragments: tuple[str, ...] | None = None
-        self._parts: list[tuple[int, frozenset[str]]] = []
-        self._pattern: re.Pattern[str] | None = None
+    key: str  # the provider's key; empty if it needs none
+    _head: WireHead
+    _proxy: bytes | None = None
+    _earlier: dict[str, bool] = field(default_factory=dict[str, bool], init=False)
+    _fragments: tuple[str, ...] | None = field(default=None, init=False)
+    _parts: list[tuple[int, frozenset[str]]] = field(default_factory=list[tuple[int, frozenset[str]]], init=False)
+    _pattern: re.Pattern[str] | None = field(default=None, init=False)
 
     def covering(self, earlier: Redaction) -> Redaction:
         """Return a redaction of these secrets and of those of an earlier attempt, which had another key."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 
 from .. import JSONObject
@@ -117,34 +117,18 @@ class Counters:
         return self.recorded + self.answered_before + self.failed_before
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Intake:
-    """The lines of an input that a run sends: those of its shard that have no answer yet.
+    """The lines of an input that a run sends: those of its shard that have no answer yet."""
 
-    counters: the run's figures. The intake counts the lines that it reads and skips.
-    source: the input's name, for messages.
-    answered: ids of lines with an answer.
-    failed: ids of lines that failed in earlier runs.
-    retry_failed: whether to send those again.
-    shard: the part of the input that this run sends; None for the whole input.
-    """
-
-    def __init__(
-        self,
-        counters: Counters,
-        source: str,
-        answered: Container[LineId],
-        failed: Container[LineId],
-        *,
-        retry_failed: bool = False,
-        shard: Shard | None = None,
-    ) -> None:
-        self._counters = counters
-        self._source = source
-        self._answered = answered
-        self._failed = failed
-        self._retry_failed = retry_failed
-        self._shard = shard
-        self._seen = LineIds()
+    _counters: Counters  # the run's figures. The intake counts the lines that it reads and skips.
+    _source: str  # the input's name, for messages
+    _answered: Container[LineId]  # ids of lines with an answer
+    _failed: Container[LineId]  # ids of lines that failed in earlier runs
+    _: KW_ONLY
+    retry_failed: bool = False  # whether to send those again
+    shard: Shard | None = None  # the part of the input that this run sends; None for the whole input
+    _seen: LineIds = field(default_factory=LineIds, init=False)
 
     def select(self, number: int, data: bytes) -> Line | None:
         """Return the line, or None if it is skipped or of another shard. Raises `LineError`.
@@ -152,7 +136,7 @@ class Intake:
         number: the line's number, from 1.
         data: the line.
         """
-        if self._shard is not None and not self._shard.has(number):
+        if self.shard is not None and not self.shard.has(number):
             self._note_foreign(number, data)
             return None
         self._counters.lines += 1
@@ -163,7 +147,7 @@ class Intake:
         if line.id in self._answered:
             self._counters.answered_before += 1
             return None
-        if line.id in self._failed and not self._retry_failed:
+        if line.id in self._failed and not self.retry_failed:
             self._counters.failed_before += 1
             return None
         return line

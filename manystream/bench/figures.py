@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 from .. import ErrorCategory, ProviderError
 from .histogram import SHARES, Counts, Interval, Windows, bucket_of, mean, merge, merged, new_counts
@@ -52,6 +52,7 @@ class Window:
         self.ended += other.ended
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Figures:
     """The figures of one run, or of several that were merged.
 
@@ -60,49 +61,38 @@ class Figures:
 
     A server reports a call's tokens when the call ends, and few calls begin and end within the measured time. So the
     tokens are estimated: events, multiplied by the tokens per event of the calls that have ended.
-
-    slo: the objective.
-
-    before: what happened before the measured time.
-    windows: the measured time.
-    after: what happened after it.
-    window: the current one.
-    itl: the histogram of gaps in the current window.
-    failures: error category → number of failed calls.
-    first_failure: the message of the first failure, or empty.
-    events: events in the measured time.
-    ended_tokens: output tokens of the calls that have ended.
-    ended_events: their events.
-    unreported: calls that succeeded without a report of tokens.
-    at_once: streams whose content came in one event: nothing is known of the time of a token.
-    due: calls that were due.
-    started: calls that were started.
-    opened_at: when the measured time began, in nanoseconds; 0 if it includes the start.
-    call_time: nanoseconds that successful calls ran in the measured time, and the calls that its end cut.
-    first_end, last_end: when the first and the last successful call ended, in nanoseconds; 0 if none has.
     """
 
-    def __init__(self, slo: Slo | None = None) -> None:
-        self._slo: Slo = slo or {}
-        self.before: Window = Window()
-        self.windows: list[Window] = []
-        self.after: Window = Window()
-        self.failures: Counter[str] = Counter()
-        self.first_failure: str = ""
-        self.events: int = 0
-        self.ended_tokens: int = 0
-        self.ended_events: int = 0
-        self.unreported: int = 0
-        self.at_once: int = 0
-        self.due: int = 0
-        self.started: int = 0
-        self.opened_at: int = 0
-        self.call_time: int = 0
-        self.first_end: int = 0
-        self.last_end: int = 0
-        self.window: Window = self.before
-        self.itl: Counts = self.before.spans["itl"]
-        self._events_measured: int | None = None
+    slo: InitVar[Slo | None] = None  # the objective
+    _slo: Slo = field(init=False)
+    before: Window = field(default_factory=Window, init=False)  # what happened before the measured time
+    windows: list[Window] = field(default_factory=list[Window], init=False)  # the measured time
+    after: Window = field(default_factory=Window, init=False)  # what happened after it
+    failures: Counter[str] = field(default_factory=Counter[str], init=False)  # error category → number of failed calls
+    first_failure: str = field(default="", init=False)  # the message of the first failure, or empty
+    events: int = field(default=0, init=False)  # events in the measured time
+    ended_tokens: int = field(default=0, init=False)  # output tokens of the calls that have ended
+    ended_events: int = field(default=0, init=False)  # their events
+    unreported: int = field(default=0, init=False)  # calls that succeeded without a report of tokens
+    # streams whose content came in one event: nothing is known of the time of a token
+    at_once: int = field(default=0, init=False)
+    due: int = field(default=0, init=False)  # calls that were due
+    started: int = field(default=0, init=False)  # calls that were started
+    # when the measured time began, in nanoseconds; 0 if it includes the start
+    opened_at: int = field(default=0, init=False)
+    # nanoseconds that successful calls ran in the measured time, and the calls that its end cut
+    call_time: int = field(default=0, init=False)
+    # first_end, last_end: when the first and the last successful call ended, in nanoseconds; 0 if none has
+    first_end: int = field(default=0, init=False)
+    last_end: int = field(default=0, init=False)
+    window: Window = field(init=False)  # the current one
+    itl: Counts = field(init=False)  # the histogram of gaps in the current window
+    _events_measured: int | None = field(default=None, init=False)
+
+    def __post_init__(self, slo: Slo | None) -> None:
+        self._slo = slo or {}
+        self.window = self.before
+        self.itl = self.before.spans["itl"]
 
     # --- while calls run ---
 

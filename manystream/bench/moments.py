@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import cast
 
 from .. import Completion, ErrorEvent, Event, TextDelta, ThinkingDelta, ToolCallDelta
@@ -225,36 +226,26 @@ class NotingSocket(socket.socket):
         super().close()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallRecord:
     """The moments of one call, which are added to the figures of all calls.
 
     Times are nanoseconds of `time.perf_counter_ns`. In an open loop the spans of a call begin when it was due, else
     when its request was given to the kernel.
-
-    figures: the figures of all calls.
-    wire: where the arrival of the latest bytes is noted.
-    begun: when the call was started.
-    due: when it was to begin; None in a closed loop.
-
-    last: when the latest content arrived; 0 before.
-    events: the number of events so far.
     """
 
-    __slots__ = ("_due", "_figures", "_first", "_gap", "_longest_gap", "_pieces", "_socket", "_thinking", "_wire",
-        "begun", "events", "last")  # fmt: skip
-
-    def __init__(self, figures: Figures, wire: Wire, begun: int, due: int | None = None) -> None:
-        self._figures = figures
-        self._wire = wire
-        self._due = due
-        self._socket: NotingSocket | None = None
-        self._first = 0
-        self._pieces = 0
-        self._gap = self._longest_gap = 0
-        self._thinking = False
-        self.begun: int = begun
-        self.last: int = 0
-        self.events: int = 0
+    _figures: Figures  # the figures of all calls
+    _wire: Wire  # where the arrival of the latest bytes is noted
+    begun: int  # when the call was started
+    _due: int | None = None  # when it was to begin; None in a closed loop
+    _socket: NotingSocket | None = field(default=None, init=False)
+    _first: int = field(default=0, init=False)
+    _pieces: int = field(default=0, init=False)
+    _gap: int = field(default=0, init=False)
+    _longest_gap: int = field(default=0, init=False)
+    _thinking: bool = field(default=False, init=False)
+    last: int = field(default=0, init=False)  # when the latest content arrived; 0 before
+    events: int = field(default=0, init=False)  # the number of events so far
 
     @property
     def origin(self) -> int:

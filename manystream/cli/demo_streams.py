@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from .. import (
     Completion,
@@ -106,60 +106,44 @@ class Counters:
         return self.started - self.completed
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class DemoStream:
-    """One stream: its request, and all that its callbacks received.
+    """One stream: its request, and all that its callbacks received."""
 
-    recipe: its content.
-    counters: the counters of its dialect.
-    name: its name, for messages.
-    prompt: the text of its prompt.
-    directive: the simulator's knobs for its request.
-    request: its request.
-    text: the pieces of its text.
-    thinking: the pieces of its thinking.
-    calls: its tool calls: the start event and the pieces of the arguments.
-    ended: its last event, or None.
-    events_after_end: the number of events after `ended`.
-    completions: its completions; there must be one.
-    """
-
-    __slots__ = (
-        "calls",
-        "completions",
-        "counters",
-        "directive",
-        "ended",
-        "events_after_end",
-        "name",
-        "prompt",
-        "recipe",
-        "request",
-        "text",
-        "thinking",
+    number: InitVar[int]
+    recipe: Recipe  # its content
+    counters: Counters  # the counters of its dialect
+    _: KW_ONLY
+    events: InitVar[int]
+    rate: InitVar[float]
+    limit: InitVar[float]
+    name: str = field(init=False)  # its name, for messages
+    prompt: str = field(init=False)  # the text of its prompt
+    directive: str = field(init=False)  # the simulator's knobs for its request
+    request: Request = field(init=False)  # its request
+    text: list[str] = field(default_factory=list[str], init=False)  # the pieces of its text
+    thinking: list[str] = field(default_factory=list[str], init=False)  # the pieces of its thinking
+    # its tool calls: the start event and the pieces of the arguments
+    calls: list[tuple[ToolCallStart, list[str]]] = field(
+        default_factory=list[tuple[ToolCallStart, list[str]]], init=False
     )
+    ended: Done | ErrorEvent | None = field(default=None, init=False)  # its last event, or None
+    events_after_end: int = field(default=0, init=False)  # the number of events after `ended`
+    # its completions; there must be one
+    completions: list[Completion] = field(default_factory=list[Completion], init=False)
 
-    def __init__(
-        self, number: int, recipe: Recipe, counters: Counters, *, events: int, rate: float, limit: float
-    ) -> None:
-        self.recipe: Recipe = recipe
-        self.counters: Counters = counters
-        self.name: str = f"{counters.dialect} stream {number}"
-        self.prompt: str = f"demonstration {number // len(MIXTURE) % VARIANTS}"
-        stamp = ",stamp=1" if recipe.stamped else ",text=unicode"
-        self.directive: str = f"kind={recipe.kind},calls={recipe.calls},events={events},rate={rate:g}{stamp}"
-        self.request: Request = Request(
-            f"{counters.dialect}/{MODEL}",
+    def __post_init__(self, number: int, events: int, rate: float, limit: float) -> None:
+        self.name = f"{self.counters.dialect} stream {number}"
+        self.prompt = f"demonstration {number // len(MIXTURE) % VARIANTS}"
+        stamp = ",stamp=1" if self.recipe.stamped else ",text=unicode"
+        self.directive = f"kind={self.recipe.kind},calls={self.recipe.calls},events={events},rate={rate:g}{stamp}"
+        self.request = Request(
+            f"{self.counters.dialect}/{MODEL}",
             [Message.user(self.prompt)],
             extra_headers={HEADER: self.directive},
             timeouts=Timeouts(first_byte=GRACE, idle=GRACE, total=limit + GRACE),
             retry=Retry(max_attempts=1),
         )
-        self.text: list[str] = []
-        self.thinking: list[str] = []
-        self.calls: list[tuple[ToolCallStart, list[str]]] = []
-        self.ended: Done | ErrorEvent | None = None
-        self.events_after_end: int = 0
-        self.completions: list[Completion] = []
 
     def on_event(self, event: Event) -> None:
         """Record an event of a plain stream."""

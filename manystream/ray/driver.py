@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from decimal import Decimal
 
 import trio
@@ -93,69 +93,55 @@ class _Input:
         return some
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClusterBatch:
-    """One run over an input, as `Batch` is on one core.
+    """One run over an input, as `Batch` is on one core."""
 
-    cluster: starts and calls the workers.
-    journal: receives the answers and failures; it must be open.
-    concurrency: for each worker, the most calls that it makes at a time.
-    retry_failed: whether to send lines again that failed in earlier runs.
-    source: the input's name, for messages.
-    shard: the part of the input that this run sends; None for the whole input.
-    limit: the limit on the rate of all workers together; None for none. The workers get leases on parts of it.
-    budget: what the lines may cost in all runs together; None for no budget. The journal was opened with it. The
-        workers get parts of it.
+    _cluster: Cluster  # starts and calls the workers
+    _journal: Journal | PrintedRecords  # receives the answers and failures; it must be open
+    _: KW_ONLY
+    concurrency: list[int]  # for each worker, the most calls that it makes at a time
+    retry_failed: InitVar[bool] = False  # whether to send lines again that failed in earlier runs
+    source: InitVar[str] = "input"  # the input's name, for messages
+    shard: InitVar[Shard | None] = None  # the part of the input that this run sends; None for the whole input
+    # the limit on the rate of all workers together; None for none. The workers get leases on parts of it.
+    limit: RateLimit | None = None
+    # what the lines may cost in all runs together; None for no budget. The journal was opened with it. The workers get
+    # parts of it.
+    budget: InitVar[BatchBudget | None] = None
+    # the figures of the run, summed up over the workers
+    counters: Counters = field(default_factory=Counters, init=False)
+    ledger: Ledger = field(default_factory=Ledger, init=False)  # the rows that are not answered yet
+    _intake: Intake = field(init=False)
+    _keepers: tuple[Keeper, ...] = field(default=(), init=False)
+    # worker → the leases that go to it with the next exchange
+    _leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict[int, tuple[Lease, ...]], init=False)
+    _budget: SharedBudget | None = field(default=None, init=False)
+    # worker → its part of the budget, which goes to it with the next exchange
+    _gifts: dict[int, Gift | None] = field(default_factory=dict[int, Gift | None], init=False)
+    # worker → its calls at a time, without workers that were given up
+    _seats: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    _ready: set[int] = field(default_factory=set[int], init=False)
+    _patience: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    _links: dict[int, DriverExchange] = field(default_factory=dict[int, DriverExchange], init=False)
+    _figures: dict[int, Counters] = field(default_factory=dict[int, Counters], init=False)
+    # worker → the time at which it is called again, if it has no rows or could not be reached
+    _call_at: dict[int, float] = field(default_factory=dict[int, float], init=False)
+    _count: int = field(default=0, init=False)
+    _came: bool = field(default=False, init=False)
+    _lost: int = field(default=0, init=False)  # workers that were lost since the last answer
+    _stopped: bool = field(default=False, init=False)
 
-    counters: the figures of the run, summed up over the workers.
-    ledger: the rows that are not answered yet.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        journal: Journal | PrintedRecords,
-        *,
-        concurrency: list[int],
-        retry_failed: bool = False,
-        source: str = "input",
-        shard: Shard | None = None,
-        limit: RateLimit | None = None,
-        budget: BatchBudget | None = None,
-    ) -> None:
-        self.counters: Counters = Counters()
-        self.ledger: Ledger = Ledger()
-        self._cluster = cluster
-        self._journal = journal
+    def __post_init__(self, retry_failed: bool, source: str, shard: Shard | None, budget: BatchBudget | None) -> None:
         self._intake = Intake(
-            self.counters, source, journal.answered, journal.failed, retry_failed=retry_failed, shard=shard
+            self.counters, source, self._journal.answered, self._journal.failed, retry_failed=retry_failed, shard=shard
         )
-        self._concurrency = concurrency
-        self._limit = limit
-        self._keepers: tuple[Keeper, ...] = ()
-        self._leases: dict[int, tuple[Lease, ...]] = {}
-        """worker → the leases that go to it with the next exchange"""
-        self._budget: SharedBudget | None = None
         if budget is not None:
-            if not isinstance(journal, Journal):
+            if not isinstance(self._journal, Journal):
                 raise BatchError("a budget over several workers needs a journal, since it is written down there")
-            self._budget = SharedBudget(budget, journal)
-        self._gifts: dict[int, Gift | None] = {}
-        """worker → its part of the budget, which goes to it with the next exchange"""
+            self._budget = SharedBudget(budget, self._journal)
         if budget is not None:
             self.counters.budget, self.counters.spent = budget.usd, budget.spent_before
-        self._seats: dict[int, int] = {}
-        """worker → its calls at a time, without workers that were given up"""
-        self._ready: set[int] = set()
-        self._patience: dict[int, int] = {}
-        self._links: dict[int, DriverExchange] = {}
-        self._figures: dict[int, Counters] = {}
-        self._call_at: dict[int, float] = {}
-        """worker → the time at which it is called again, if it has no rows or could not be reached"""
-        self._count = 0
-        self._came = False
-        self._lost = 0
-        """workers that were lost since the last answer"""
-        self._stopped = False
 
     def stop(self) -> None:
         """Start no more calls. `run` returns soon after. A later run can resume."""
@@ -184,11 +170,11 @@ class ClusterBatch:
 
     async def _drive(self, input: _Input) -> None:
         watch = Watch(trio.current_time())
-        limits = {EVERY_CALL: self._limit} if self._limit is not None else {}
+        limits = {EVERY_CALL: self.limit} if self.limit is not None else {}
         self._keepers = keepers_of(limits, trio.current_time())
         try:
             while not self._stopped and not self.ledger.done:
-                for concurrency in self._concurrency[len(self._seats) :]:
+                for concurrency in self.concurrency[len(self._seats) :]:
                     self._start(concurrency, None, watch, 1)
                 self._call(watch)
                 await self._collect(watch)
@@ -371,7 +357,7 @@ class ClusterBatch:
             figures.away = 0.0
         if was_ready or reason:  # otherwise it found no place, and others may be working
             self._lost += 1
-        if self._lost > LOST_PER_WORKER * len(self._concurrency):
+        if self._lost > LOST_PER_WORKER * len(self.concurrency):
             raise BatchError(f"{self._lost} workers were lost in a row, without an answer between them: {reason}")
         patience = self._patience.pop(worker)
         if was_ready:

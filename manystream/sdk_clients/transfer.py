@@ -10,7 +10,7 @@ import math
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, TypeAlias
 
 from ..transport.backend import Backend, Signal
@@ -88,69 +88,41 @@ class Running:
         self.loop.close()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Transfer:
-    """One request and its response.
+    """One request and its response."""
 
-    running: what the transport runs on. The transfer is in its `transfers` until it has ended in any way.
-    last: the request announces that it is the last one of its connection (`Connection: close`).
-    status, headers, version, reason: of the response's head.
-    sock: the socket that carries the response.
-    """
-
-    __slots__ = (
-        "_acquiring",
-        "_closed",
-        "_connection",
-        "_deadline",
-        "_ended",
-        "_error",
-        "_fault",
-        "_held",
-        "_iterating",
-        "_pieces",
-        "_running",
-        "_seconds",
-        "_signal",
-        "_step",
-        "_timeouts",
-        "_timer",
-        "_trace",
-        "_traced",
-        "_unread",
-        "headers",
-        "last",
-        "reason",
-        "sock",
-        "status",
-        "version",
+    _running: Running  # what the transport runs on. The transfer is in its `transfers` until it has ended in any way.
+    _timeouts: Timeouts
+    _trace: Trace | None
+    _: KW_ONLY
+    last: bool  # the request announces that it is the last one of its connection (`Connection: close`)
+    _traced: list[tuple[str, Mapping[str, object]]] = field(
+        default_factory=list[tuple[str, Mapping[str, object]]], init=False
     )
+    _step: str = field(default="", init=False)  # the trace event that has begun and not ended
+    _connection: Connection | None = field(default=None, init=False)
+    _acquiring: bool = field(default=False, init=False)
+    _signal: Signal | None = field(default=None, init=False)
+    _error: ClientTransportError | None = field(default=None, init=False)
+    _unread: bool = field(default=False, init=False)  # the failed request cannot have been read by the server
+    _iterating: bool = field(default=False, init=False)  # the iterator of the body was used
+    _pieces: list[bytes] = field(default_factory=list[bytes], init=False)
+    _held: int = field(default=0, init=False)
+    _ended: bool = field(default=False, init=False)
+    _closed: bool = field(default=False, init=False)
+    _timer: Deadline | None = field(default=None, init=False)
+    _deadline: float = field(default=math.inf, init=False)
+    _seconds: float = field(default=math.inf, init=False)
+    _fault: Fault = field(default=Fault.POOL_TIMEOUT, init=False)
+    status: int = field(default=0, init=False)  # status, headers, version, reason: of the response's head
+    headers: RawHeaders = field(default=(), init=False)
+    version: bytes = field(default=b"", init=False)
+    reason: bytes = field(default=b"", init=False)
+    sock: socket.socket | TLSSocket | None = field(default=None, init=False)  # the socket that carries the response
 
-    def __init__(self, running: Running, timeouts: Timeouts, trace: Trace | None, *, last: bool) -> None:
-        self._running = running
-        self._timeouts = timeouts
-        self._trace = trace
-        self._traced: list[tuple[str, Mapping[str, object]]] = []
-        self._step = ""  # the trace event that has begun and not ended
-        self._connection: Connection | None = None
-        self._acquiring = False
-        self._signal: Signal | None = None
-        self._error: ClientTransportError | None = None
-        self._unread = False  # the failed request cannot have been read by the server
-        self._iterating = False  # the iterator of the body was used
-        self._pieces: list[bytes] = []
-        self._held = 0
-        self._ended = self._closed = False
-        self._timer: Deadline | None = None
-        self._deadline = math.inf
-        self._seconds = math.inf
-        self._fault = Fault.POOL_TIMEOUT
-        self.last: bool = last
-        self.status: int = 0
-        self.headers: RawHeaders = ()
-        self.version: bytes = b""
-        self.reason: bytes = b""
-        self.sock: socket.socket | TLSSocket | None = None
-        running.transfers[self] = None
+    def __post_init__(self) -> None:
+        self._running.transfers[self] = None
 
     # --- steps, in the order of the caller ---
 

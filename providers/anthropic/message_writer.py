@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..catalog.provider import Provider, takes_block
@@ -106,33 +106,24 @@ class WriterState:
     open_calls: tuple[str, ...]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MessageWriter:
     """Writes the messages of one request, or of a segment of it, for a provider."""
 
-    __slots__ = (
-        "call_ids",
-        "maker",
-        "provider",
-        "result_calls",
-        "taken",
-        "toolsets",
-        "turn_of_call",
-        "turns",
-        "waiting",
-        "warnings",
-    )
+    provider: Provider
+    maker: str = field(init=False)
+    warnings: list[str] = field(default_factory=list[str], init=False)
+    turns: list[Turn] = field(default_factory=list[Turn], init=False)
+    call_ids: dict[Place, str] = field(default_factory=dict[Place, str], init=False)
+    result_calls: dict[Place, Place] = field(default_factory=dict[Place, Place], init=False)
+    turn_of_call: dict[Place, int] = field(default_factory=dict[Place, int], init=False)
+    toolsets: dict[Place, JSON] = field(default_factory=dict[Place, JSON], init=False)
+    # None: a call of an earlier segment
+    waiting: dict[str, deque[Place | None]] = field(default_factory=dict[str, deque[Place | None]], init=False)
+    taken: TakenIds = field(default_factory=TakenIds, init=False)
 
-    def __init__(self, provider: Provider) -> None:
-        self.provider: Provider = provider
-        self.maker: str = provider.maker
-        self.warnings: list[str] = []
-        self.turns: list[Turn] = []
-        self.call_ids: dict[Place, str] = {}
-        self.result_calls: dict[Place, Place] = {}
-        self.turn_of_call: dict[Place, int] = {}
-        self.toolsets: dict[Place, JSON] = {}
-        self.waiting: dict[str, deque[Place | None]] = {}  # None: a call of an earlier segment
-        self.taken: TakenIds = {}
+    def __post_init__(self) -> None:
+        self.maker = self.provider.maker
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).

@@ -10,6 +10,7 @@ has one string for each. Only content that is an array of parts (Mistral) has it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from ...json.json_values import (
     JSON,
@@ -58,66 +59,39 @@ TEXT_PARTS = frozenset({"text", "output_text"})
 """Types of content parts that are text."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ChatAnswer:
-    """The answer to one request, and the state that its parts are built from.
+    """The answer to one request, and the state that its parts are built from."""
 
-    whole: whether the chunk is an unstreamed body; its tool calls are then a list of whole calls.
-    keeps_logprobs: whether log probabilities are kept as the server sends them.
-    asked: what the request asks for of the answer's tokens (`WireRequest.asked`).
-    choices: the number of choices that the request asked for; 0 if that is not known.
-    choice_index: the index of the choice that is the answer: 0, or that of an only choice; None before it has come.
-    """
-
-    __slots__ = (
-        "_audio",
-        "_audio_place",
-        "_cited",
-        "_details",
-        "_make_id",
-        "_message_state",
-        "_messages",
-        "_others",
-        "_sources",
-        "_tools",
-        "_values",
-        "_whole",
-        "answer",
-        "asked",
-        "choice_index",
-        "choices",
-        "finish",
-        "keeps_logprobs",
-        "provider",
-        "reasoning_member",
-        "started",
-        "text",
-        "thinking",
-    )
-
-    def __init__(self, answer: Accumulator, provider: str, make_id: Callable[[], str], *, whole: bool = False) -> None:
-        self.answer: Accumulator = answer
-        self.provider: str = provider
-        self.started: bool = False
-        self.keeps_logprobs: bool = True
-        self.asked: frozenset[str] = frozenset()
-        self.choices: int = 0
-        self._values: ChunkValues | None = None  # until the first log probabilities, or template with values
-        self.choice_index: int | None = None
-        self.finish: str | None = None
-        self.text: TextInProgress | None = None
-        self.thinking: ThinkingInProgress | None = None
-        self.reasoning_member: str | None = None
-        self._make_id = make_id
-        self._whole = whole
-        self._tools: ToolCallMatcher | None = None  # until the first call
-        self._cited = 0
-        self._details: ReasoningDetails | None = None
-        self._message_state: JSONObject | None = None
-        self._messages = False  # whether the stream has messages in place of deltas
-        self._audio: AudioInProgress | None = None
-        self._audio_place: Placed | None = None
-        self._others: dict[int, ChatAnswer] | None = None  # until a second choice
-        self._sources: dict[str, str] | None = None  # until the first call, refusal or image
+    answer: Accumulator
+    provider: str
+    _make_id: Callable[[], str]
+    _: KW_ONLY
+    whole: bool = False  # whether the chunk is an unstreamed body; its tool calls are then a list of whole calls
+    started: bool = field(default=False, init=False)
+    # whether log probabilities are kept as the server sends them
+    keeps_logprobs: bool = field(default=True, init=False)
+    # what the request asks for of the answer's tokens (`WireRequest.asked`)
+    asked: frozenset[str] = field(default=frozenset(), init=False)
+    # the number of choices that the request asked for; 0 if that is not known
+    choices: int = field(default=0, init=False)
+    # until the first log probabilities, or template with values
+    _values: ChunkValues | None = field(default=None, init=False)
+    # the index of the choice that is the answer: 0, or that of an only choice; None before it has come
+    choice_index: int | None = field(default=None, init=False)
+    finish: str | None = field(default=None, init=False)
+    text: TextInProgress | None = field(default=None, init=False)
+    thinking: ThinkingInProgress | None = field(default=None, init=False)
+    reasoning_member: str | None = field(default=None, init=False)
+    _tools: ToolCallMatcher | None = field(default=None, init=False)  # until the first call
+    _cited: int = field(default=0, init=False)
+    _details: ReasoningDetails | None = field(default=None, init=False)
+    _message_state: JSONObject | None = field(default=None, init=False)
+    _messages: bool = field(default=False, init=False)  # whether the stream has messages in place of deltas
+    _audio: AudioInProgress | None = field(default=None, init=False)
+    _audio_place: Placed | None = field(default=None, init=False)
+    _others: dict[int, ChatAnswer] | None = field(default=None, init=False)  # until a second choice
+    _sources: dict[str, str] | None = field(default=None, init=False)  # until the first call, refusal or image
 
     def take(self, chunk: JSONObject, events: list[Event], data: bytes = b"") -> None:
         """Read one chunk, or a whole body. Raises `MalformedJSONError` if content would otherwise be lost.
@@ -238,7 +212,7 @@ class ChatAnswer:
 
     def _take_choices(self, choices: Sequence[JSONObject], events: list[Event]) -> None:
         indexes = self._indexes_of(choices)
-        if self._whole and indexes:
+        if self.whole and indexes:
             self.choice_index = 0 if 0 in indexes else min(indexes)
         for choice, index in zip(choices, indexes, strict=True):
             self._choice(choice, index, events)
@@ -257,7 +231,7 @@ class ChatAnswer:
             self.finish = finish
         if not choice.keys() <= CHOICE_MEMBERS:
             for name, value in choice.items():
-                if name == TOP_LOGPROBS and type(value) is dict and not self._whole:
+                if name == TOP_LOGPROBS and type(value) is dict and not self.whole:
                     self.values().add_logprobs({name: [value]})
                 elif name not in CHOICE_MEMBERS and value:
                     self._keep(name, value)
@@ -274,7 +248,7 @@ class ChatAnswer:
             self.answer.its_tokens().take_meta(meta)
         message, before = self._message_of(choice), len(events) if self.asked else 0
         if message:
-            if self._whole and message.get("content") == {}:
+            if self.whole and message.get("content") == {}:
                 message = {**message, "content": "{}"}  # JSON mode: the answer is the empty object
             self._message(message, events)
         if self.answer.tokens is not None:
@@ -316,7 +290,7 @@ class ChatAnswer:
         count then.
         """
         indexes = [integer(choice, "index") for choice in choices]
-        if self._whole and (None in indexes or len({*indexes}) < len(indexes)):
+        if self.whole and (None in indexes or len({*indexes}) < len(indexes)):
             return range(len(indexes))
         return [index or 0 for index in indexes]
 
@@ -344,7 +318,7 @@ class ChatAnswer:
             count = self.answer.count
             count.check_choices(len(self._others) + 2)  # with the answer's own
             part = Accumulator(count=count)
-            other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self._whole)
+            other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self.whole)
             other.keeps_logprobs, other.asked = self.keeps_logprobs, self.asked
             self.answer.add_choice(index, part)
         return other
@@ -360,9 +334,9 @@ class ChatAnswer:
             self._sources = self._sources or {}
             if self._sources.setdefault("text", "text" if self.text is None else "content") == "text":
                 return {"content": text}
-        if type(message) is dict and (self._whole or not has_content(delta)):
+        if type(message) is dict and (self.whole or not has_content(delta)):
             if not self.answer.blocks:
-                self._messages = not self._whole
+                self._messages = not self.whole
                 return message
             if self._messages:
                 texts = {"content": self.text, self.reasoning_member or "": self.thinking}
@@ -520,7 +494,7 @@ class ChatAnswer:
             name = string(source, "name") or ""
             arguments = arguments_of(source.get(member))
             id = string(call, "id") or ""
-            if self._whole:
+            if self.whole:
                 block, call_events = self._matcher().whole(id, name, arguments, free_text=is_custom)
             else:
                 index = integer(call, "index")

@@ -386,28 +386,23 @@ def reasoning_state(item: JSONObject) -> JSONObject:
     return state
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class CallItem:
-    """A call of a function or of a custom tool that the caller executes.
+    """A call of a function or of a custom tool that the caller executes."""
 
-    done: whether the whole item was read.
-    id: the item's id; empty until it is known.
-    opening: the arguments at the item's beginning, used if none follow.
-    status: the whole item's status, or None.
-    """
+    answer: Accumulator
+    name: str
+    kind: str
+    make_id: MakeId
+    id: str = field(default="", init=False)  # the item's id; empty until it is known
+    done: bool = field(default=False, init=False)  # whether the whole item was read
+    opening: str = field(default="", init=False)  # the arguments at the item's beginning, used if none follow
+    status: str | None = field(default=None, init=False)  # the whole item's status, or None
+    block: ToolCallInProgress = field(init=False)
 
-    __slots__ = ("answer", "block", "done", "id", "kind", "make_id", "name", "opening", "status")
-
-    def __init__(self, answer: Accumulator, name: str, kind: str, make_id: MakeId) -> None:
-        self.answer: Accumulator = answer
-        self.name: str = name
-        self.kind: str = kind
-        self.make_id: MakeId = make_id
-        self.id: str = ""
-        self.done: bool = False
-        self.opening: str = ""
-        self.status: str | None = None
-        self.block: ToolCallInProgress = answer.tool_call()
-        self.block.free_text = kind == "custom_tool_call"
+    def __post_init__(self) -> None:
+        self.block = self.answer.tool_call()
+        self.block.free_text = self.kind == "custom_tool_call"
 
     def open(self, item: JSONObject) -> Sequence[Event]:
         """Begin the call. Arguments that it has already are used only if none follow."""

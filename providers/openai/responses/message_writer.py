@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -90,53 +90,31 @@ class WriterState:
     answered: frozenset[str]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class MessageWriter:
-    """Writes the input of one request, or of a segment of its messages.
+    """Writes the input of one request, or of a segment of its messages."""
 
-    provider: the provider of the request.
-    parts: writes content parts.
-    keeps_calls: whether the server has earlier calls itself.
-    stores: whether the server stores this answer's items.
-    """
+    provider: Provider  # the provider of the request
+    parts: BlockWriter  # writes content parts
+    _: KW_ONLY
+    keeps_calls: bool  # whether the server has earlier calls itself
+    stores: bool  # whether the server stores this answer's items
+    maker: str = field(init=False)
+    warnings: list[str] = field(default_factory=list[str], init=False)
+    items: list[JSONObject] = field(default_factory=list[JSONObject], init=False)
+    answers: dict[Place, ToolResult] = field(default_factory=dict[Place, ToolResult], init=False)
+    call_ids: dict[Place, str] = field(default_factory=dict[Place, str], init=False)
+    open_text: JSONObject | None = field(default=None, init=False)
+    waiting: list[JSONObject] = field(default_factory=list[JSONObject], init=False)
+    open_calls: dict[str, deque[Place]] = field(default_factory=dict[str, deque[Place]], init=False)
+    taken: TakenIds = field(default_factory=TakenIds, init=False)
+    answered: set[str] = field(default_factory=set[str], init=False)
+    loose: set[str] = field(default_factory=set[str], init=False)
+    own: bool = field(default=False, init=False)
+    reasons: bool = field(default=False, init=False)
 
-    __slots__ = (
-        "answered",
-        "answers",
-        "call_ids",
-        "items",
-        "keeps_calls",
-        "loose",
-        "maker",
-        "open_calls",
-        "open_text",
-        "own",
-        "parts",
-        "provider",
-        "reasons",
-        "stores",
-        "taken",
-        "waiting",
-        "warnings",
-    )
-
-    def __init__(self, provider: Provider, parts: BlockWriter, *, keeps_calls: bool, stores: bool) -> None:
-        self.provider: Provider = provider
-        self.maker: str = provider.maker
-        self.parts: BlockWriter = parts
-        self.warnings: list[str] = []
-        self.keeps_calls: bool = keeps_calls
-        self.stores: bool = stores
-        self.items: list[JSONObject] = []
-        self.answers: dict[Place, ToolResult] = {}
-        self.call_ids: dict[Place, str] = {}
-        self.open_text: JSONObject | None = None
-        self.waiting: list[JSONObject] = []
-        self.open_calls: dict[str, deque[Place]] = {}
-        self.taken: TakenIds = {}
-        self.answered: set[str] = set()
-        self.loose: set[str] = set()
-        self.own: bool = False
-        self.reasons: bool = False
+    def __post_init__(self) -> None:
+        self.maker = self.provider.maker
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
         """Return the items, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
