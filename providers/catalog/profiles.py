@@ -8,21 +8,18 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain
 from urllib.parse import urlsplit
 
 from ..wire.quirks import (
-    CacheMarkMember,
     LoadReport,
     Quirks,
-    ReasoningReturn,
     SessionField,
-    ThinkingMember,
-    TokenIdsForm,
 )
 from .profile import Profile
 
-_STRICT = Quirks(strict_end=True)
+_PLAIN, _STRICT = Quirks(), Quirks(strict_end=True)
 _CACHE_KEY = SessionField(member="prompt_cache_key")
 """OpenAI (developers.openai.com/api/docs/guides/prompt-caching), Azure's `/openai/v1`
 (learn.microsoft.com/azure/foundry/openai/how-to/prompt-caching), Mistral
@@ -37,47 +34,14 @@ _AFFINITY = SessionField(header="x-session-affinity")
 _OPENROUTER_SESSION = SessionField(member="session_id")
 """openrouter.ai/docs/guides/best-practices/prompt-caching, which has the header `x-session-id` as well."""
 _STRICT_OPENAI = Quirks(strict_end=True, tool_name="word_64", session=_CACHE_KEY)
-_NO_THINKING = ("none", "low", "medium", "high")
+_COPILOT_HEADERS = (("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))
 _OPENAI_PREFIXES = ("gpt-", "o1", "o3", "o4", "chatgpt-")
 
 
-def _compatible(
-    thinking: ThinkingMember = "reasoning_effort",
-    reasoning_return: ReasoningReturn = "as_received",
-    *,
-    efforts: tuple[str, str, str, str] = _NO_THINKING,
-    reasoning_required: bool = False,
-    cache_mark: CacheMarkMember = "",
-    metadata: bool = False,
-    parallel_tool_calls: bool = True,
-    seed: bool = True,
-    json_schema: bool = True,
-    video_parts: bool = False,
-    session: SessionField | None = None,
-    load: tuple[LoadReport, ...] = (),
-    token_ids: TokenIdsForm = "return_token_ids",
-) -> Quirks:
-    """Return the quirks that most compatible servers share.
-
-    They use the older member for the token limit. Their reasoning has a member of its own, and goes back with tool
-    calls in the member that it came in.
-    """
-    return Quirks(
-        max_tokens_member="max_tokens",
-        thinking=thinking,
-        efforts=efforts,
-        reasoning_return=reasoning_return,
-        reasoning_required=reasoning_required,
-        cache_mark=cache_mark,
-        metadata=metadata,
-        parallel_tool_calls=parallel_tool_calls,
-        seed_member="seed" if seed else "",
-        structured_output="json_schema" if json_schema else "json_object",
-        video_parts=video_parts,
-        session=session,
-        load=load,
-        token_ids=token_ids,
-    )
+_compatible = partial(Quirks, max_tokens_member="max_tokens", reasoning_return="as_received", metadata=False)
+"""Makes the quirks that most compatible servers share: the older member for the token limit, and reasoning in a member
+of its own, which goes back with tool calls in the member that it came in.
+"""
 
 
 def _chat(
@@ -178,44 +142,8 @@ OPENAI_ROWS: tuple[Profile, ...] = (
         url_variables=("AZURE_OPENAI_ENDPOINT/openai/v1",),
         quirks=_AZURE,
     ),
-    Profile(
-        name="openai-responses",
-        aliases=("openai",),
-        dialect="openai-responses",
-        base_url="https://api.openai.com/v1",
-        key_variables=("OPENAI_API_KEY",),
-        url_variables=("OPENAI_BASE_URL",),
-        prefixes=_OPENAI_PREFIXES,
-        addresses=("*.api.openai.com",),
-        quirks=_STRICT_OPENAI,
-    ),
-    Profile(
-        # A row of its own, so that state that OpenAI encrypted is not sent to another server. The end is strict as
-        # well: nothing else shows that a Responses stream is complete.
-        name="responses-compatible",
-        aliases=("openai",),
-        dialect="openai-responses",
-        base_url="",
-        key_variables=("OPENAI_API_KEY",),
-        url_variables=("OPENAI_BASE_URL",),
-        prefixes=_OPENAI_PREFIXES,
-        needs_key=False,
-        generic=True,
-        quirks=_STRICT,
-    ),
-    Profile(
-        name="azure-responses",
-        aliases=("azure",),
-        dialect="openai-responses",
-        base_url="",
-        key_variables=("AZURE_OPENAI_API_KEY",),
-        token_variables=("AZURE_OPENAI_AD_TOKEN",),
-        url_variables=("AZURE_OPENAI_ENDPOINT/openai/v1",),
-        addresses=_AZURE_HOSTS,
-        quirks=replace(_STRICT_OPENAI, auth_header="api-key"),
-    ),
 )
-"""OpenAI, and clouds that serve its models. `openai-compatible` and `responses-compatible` are for unknown servers."""
+"""OpenAI, and clouds that serve its models. `openai-compatible` is for unknown servers."""
 
 _CLAUDE = Quirks(strict_end=True, tool_name="word_128", signed_thinking_only=True)
 """Claude, at Anthropic and on the clouds that serve it."""
@@ -241,7 +169,8 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "https://api.deepseek.com/v1",
         "DEEPSEEK_API_KEY",
         prefixes=("deepseek-",),
-        quirks=_compatible("thinking_type", "reasoning_content", reasoning_required=True, seed=False, json_schema=False,
+        quirks=_compatible(thinking="thinking_type", reasoning_return="reasoning_content",
+                           reasoning_required=True, seed_member="", structured_output="json_object",
                            parallel_tool_calls=False),
     ),
     _chat("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", url_variables=("GROQ_BASE_URL/openai/v1",),
@@ -296,7 +225,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "PERPLEXITY_API_KEY",
         "PPLX_API_KEY",
         prefixes=("sonar",),
-        quirks=_compatible(seed=False, parallel_tool_calls=False, reasoning_return="none"),
+        quirks=_compatible(seed_member="", parallel_tool_calls=False, reasoning_return="none"),
     ),
     _chat(
         "moonshot",
@@ -305,7 +234,8 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         aliases=("moonshotai", "kimi"),
         prefixes=("kimi-", "moonshot-"),
         addresses=("api.moonshot.cn",),
-        quirks=_compatible("thinking_type", "reasoning_content", reasoning_required=True, seed=False,
+        quirks=_compatible(thinking="thinking_type", reasoning_return="reasoning_content",
+                           reasoning_required=True, seed_member="",
                            parallel_tool_calls=False, video_parts=True),
     ),
     _chat(
@@ -316,7 +246,8 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         aliases=("z.ai", "zhipu"),
         prefixes=("glm-",),
         addresses=("open.bigmodel.cn",),
-        quirks=_compatible("thinking_type", "reasoning_content", seed=False, json_schema=False,
+        quirks=_compatible(thinking="thinking_type", reasoning_return="reasoning_content",
+                           seed_member="", structured_output="json_object",
                            parallel_tool_calls=False, video_parts=True),
     ),
     _chat(
@@ -327,26 +258,27 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         aliases=("dashscope", "qwen"),
         prefixes=("qwen", "qwq-", "qvq-"),
         addresses=("dashscope*.aliyuncs.com",),
-        quirks=_compatible("enable_thinking", "reasoning_content", cache_mark="cache_control", video_parts=True),
+        quirks=_compatible(thinking="enable_thinking", reasoning_return="reasoning_content",
+                           cache_mark="cache_control", video_parts=True),
     ),
     _chat("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", "HUGGINGFACE_API_KEY", aliases=("hf",)),
-    _chat("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", quirks=_compatible(seed=False)),
+    _chat("sambanova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY", quirks=_compatible(seed_member="")),
     _chat("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY",
-          quirks=_compatible("chat_template_kwargs", "reasoning_content")),
+          quirks=_compatible(thinking="chat_template_kwargs", reasoning_return="reasoning_content")),
     _chat(
         "google-openai",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         "GEMINI_API_KEY",
         "GOOGLE_API_KEY",
         url_variables=("GOOGLE_GEMINI_BASE_URL/v1beta/openai",),
-        quirks=_compatible(seed=False, parallel_tool_calls=False, reasoning_return="none"),
+        quirks=_compatible(seed_member="", parallel_tool_calls=False, reasoning_return="none"),
     ),
     _chat(
         "anthropic-openai",
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
         url_variables=("ANTHROPIC_BASE_URL/v1",),
-        quirks=_compatible("thinking_budget", "none", seed=False),
+        quirks=_compatible(thinking="thinking_budget", reasoning_return="none", seed_member=""),
     ),
     _chat("github-models", "https://models.github.ai/inference", "GITHUB_TOKEN",
           quirks=Quirks(max_tokens_member="by_model"), addresses=("models.inference.ai.azure.com",)),
@@ -357,7 +289,7 @@ HOSTED_ROWS: tuple[Profile, ...] = (
         "COPILOT_TOKEN",
         addresses=("api.*.githubcopilot.com",),
         quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", metadata=False,
-                      headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
+                      headers=_COPILOT_HEADERS),
     ),
     _chat("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
     _chat("nebius", "https://api.tokenfactory.nebius.com/v1", "NEBIUS_API_KEY",
@@ -369,16 +301,17 @@ HOSTED_ROWS: tuple[Profile, ...] = (
     _chat("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY", prefixes=("command-",),
           quirks=_compatible(parallel_tool_calls=False, reasoning_return="none")),
     _chat("siliconflow", "https://api.siliconflow.com/v1", "SILICONFLOW_API_KEY", addresses=("api.siliconflow.cn",),
-          quirks=_compatible("enable_thinking")),
+          quirks=_compatible(thinking="enable_thinking")),
     _chat("volcengine", "https://ark.cn-beijing.volces.com/api/v3", "ARK_API_KEY", aliases=("ark",),
-          quirks=_compatible("thinking_type", "reasoning_content")),
+          quirks=_compatible(thinking="thinking_type", reasoning_return="reasoning_content")),
     _chat("baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY"),
     _chat("scaleway", "https://api.scaleway.ai/v1", "SCW_SECRET_KEY"),
 )  # fmt: skip
 """Providers of models, each at its own address."""
 
 GATEWAY_ROWS: tuple[Profile, ...] = (
-    _chat("databricks", "", "DATABRICKS_TOKEN", quirks=_compatible("thinking_budget", "none", seed=False),
+    _chat("databricks", "", "DATABRICKS_TOKEN",
+          quirks=_compatible(thinking="thinking_budget", reasoning_return="none", seed_member=""),
           addresses=("*.cloud.databricks.com", "*.azuredatabricks.net", "*.gcp.databricks.com")),
     _chat("snowflake", "", "SNOWFLAKE_TOKEN", "SNOWFLAKE_PAT", addresses=("*.snowflakecomputing.com",),
           quirks=Quirks(reasoning_return="reasoning_details", thinking="reasoning", seed_member="", metadata=False)),
@@ -386,16 +319,12 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
           addresses=("api.cloudflare.com/client/v4/accounts/*", "gateway.ai.cloudflare.com"),
           quirks=_compatible(session=_AFFINITY)),
     _chat("vercel-gateway", "https://ai-gateway.vercel.sh/v1", "AI_GATEWAY_API_KEY", aliases=("vercel",),
-          quirks=_compatible("reasoning", "reasoning_details", cache_mark="cache_control")),
+          quirks=_compatible(thinking="reasoning", reasoning_return="reasoning_details", cache_mark="cache_control")),
     _chat("heroku", "https://us.inference.heroku.com/v1", "HEROKU_INFERENCE_KEY", "INFERENCE_KEY",
-          addresses=("*.inference.heroku.com",), quirks=_compatible("none", "none", seed=False)),
+          addresses=("*.inference.heroku.com",),
+          quirks=_compatible(thinking="none", reasoning_return="none", seed_member="")),
     _chat("bedrock-mantle", "", "AWS_BEARER_TOKEN_BEDROCK", url_variables=("AWS_BEDROCK_BASE_URL",),
           aliases=("bedrock",), addresses=_BEDROCK_HOSTS),
-    Profile(
-        name="bedrock-responses", aliases=("bedrock",), dialect="openai-responses", base_url="",
-        key_variables=("AWS_BEARER_TOKEN_BEDROCK",), url_variables=("AWS_BEDROCK_BASE_URL",),
-        addresses=_BEDROCK_HOSTS, quirks=Quirks(strict_end=True),
-    ),
     Profile(
         name="bedrock-anthropic", aliases=("bedrock",), dialect="anthropic", base_url="",
         key_variables=("AWS_BEARER_TOKEN_BEDROCK",), url_variables=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),
@@ -414,37 +343,32 @@ GATEWAY_ROWS: tuple[Profile, ...] = (
     ),
     _chat("portkey", "https://api.portkey.ai/v1", "PORTKEY_API_KEY",
           quirks=Quirks(auth_header="x-portkey-api-key", max_tokens_member="by_model", reasoning_return="as_received")),
-    Profile(
-        name="openrouter-responses", aliases=("openrouter",), dialect="openai-responses",
-        base_url="https://openrouter.ai/api/v1", key_variables=("OPENROUTER_API_KEY",),
-        quirks=Quirks(session=SessionField(header="x-session-id")),
-    ),
-    Profile(
-        name="vercel-responses", aliases=("vercel",), dialect="openai-responses",
-        base_url="https://ai-gateway.vercel.sh/v1", key_variables=("AI_GATEWAY_API_KEY",),
-    ),
-    Profile(
-        name="xai-responses", aliases=("xai", "grok"), dialect="openai-responses",
-        base_url="https://api.x.ai/v1", key_variables=("XAI_API_KEY",), prefixes=("grok-",),
-        quirks=Quirks(session=_CACHE_KEY),
-    ),
-    Profile(
-        name="groq-responses", aliases=("groq",), dialect="openai-responses",
-        base_url="https://api.groq.com/openai/v1", key_variables=("GROQ_API_KEY",),
-        url_variables=("GROQ_BASE_URL/openai/v1",),
-    ),
-    Profile(
-        name="github-copilot-responses", aliases=("github-copilot",), dialect="openai-responses",
-        base_url="https://api.githubcopilot.com", key_variables=("GITHUB_COPILOT_TOKEN", "COPILOT_TOKEN"),
-        addresses=("api.*.githubcopilot.com",),
-        quirks=Quirks(headers=(("copilot-integration-id", "vscode-chat"), ("editor-version", "vscode/1.100.0"))),
-    ),
-    Profile(
-        name="huggingface-responses", aliases=("huggingface", "hf"), dialect="openai-responses",
-        base_url="https://router.huggingface.co/v1", key_variables=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
-    ),
 )  # fmt: skip
 """Gateways to many providers, and clouds where every customer has an address."""
+
+
+def _responses(of: str, name: str = "", aliases: tuple[str, ...] = (), quirks: Quirks = _PLAIN) -> Profile:
+    """Return the row for the Responses dialect of a provider that has one for Chat Completions, with its name `of`."""
+    row = next(row for row in (*OPENAI_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS) if row.name == of)
+    aliases = aliases or (of, *row.aliases)
+    return replace(row, name=name or f"{of}-responses", dialect="openai-responses", aliases=aliases, quirks=quirks)
+
+
+RESPONSES_ROWS: tuple[Profile, ...] = (
+    _responses("openai-chat", "openai-responses", ("openai",), _STRICT_OPENAI),
+    # A row of its own, so that state that OpenAI encrypted is not sent to another server. The end is strict as well:
+    # nothing else shows that a Responses stream is complete.
+    _responses("openai-compatible", "responses-compatible", ("openai",), _STRICT),
+    _responses("azure", aliases=("azure",), quirks=replace(_STRICT_OPENAI, auth_header="api-key")),
+    _responses("bedrock-mantle", "bedrock-responses", ("bedrock",), _STRICT),
+    _responses("openrouter", quirks=Quirks(session=SessionField(header="x-session-id"))),
+    _responses("vercel-gateway", "vercel-responses", ("vercel",)),
+    _responses("xai", quirks=Quirks(session=_CACHE_KEY)),
+    _responses("groq"),
+    _responses("github-copilot", quirks=Quirks(headers=_COPILOT_HEADERS)),
+    _responses("huggingface"),
+)
+"""Providers that speak OpenAI's Responses as well. `responses-compatible` is for unknown servers."""
 
 
 def _own_router(header: str) -> SessionField:
@@ -485,20 +409,21 @@ LOCAL_ROWS: tuple[Profile, ...] = (
     _chat("lmstudio", "http://localhost:1234/v1", "LMSTUDIO_API_KEY", needs_key=False, aliases=("lm-studio",),
           addresses=("127.0.0.1:1234",)),
     _chat("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", video_parts=True, load=_VLLM_LOAD,
+          quirks=_compatible(thinking="chat_template_kwargs", video_parts=True, load=_VLLM_LOAD,
                               session=_own_router("x-session-id"))),
     _chat("sglang", "http://localhost:30000/v1", "SGLANG_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", session=_own_router("x-smg-routing-key"), token_ids="sglang",
-                              load=_SGLANG_LOAD)),
+          quirks=_compatible(thinking="chat_template_kwargs", session=_own_router("x-smg-routing-key"),
+                              token_ids="sglang", load=_SGLANG_LOAD)),
     _chat("dynamo", "http://localhost:8000/v1", "DYNAMO_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", session=_own_router("x-dynamo-session-id"),
+          quirks=_compatible(thinking="chat_template_kwargs", session=_own_router("x-dynamo-session-id"),
                               load=_DYNAMO_LOAD)),
     _chat("llama-cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", needs_key=False, aliases=("llama.cpp",),
-          quirks=_compatible("chat_template_kwargs", "reasoning_content", token_ids="logprobs", load=_LLAMA_LOAD)),
+          quirks=_compatible(thinking="chat_template_kwargs", reasoning_return="reasoning_content",
+                              token_ids="logprobs", load=_LLAMA_LOAD)),
     _chat("tgi", "http://localhost:3000/v1", "TGI_API_KEY", needs_key=False,
-          quirks=_compatible("none", load=_TGI_LOAD, token_ids="none")),
+          quirks=_compatible(thinking="none", load=_TGI_LOAD, token_ids="none")),
     _chat("lmdeploy", "http://localhost:23333/v1", "LMDEPLOY_API_KEY", needs_key=False,
-          quirks=_compatible("chat_template_kwargs", load=_LMDEPLOY_LOAD, token_ids="none")),
+          quirks=_compatible(thinking="chat_template_kwargs", load=_LMDEPLOY_LOAD, token_ids="none")),
     _chat("litellm", "http://localhost:4000/v1", "LITELLM_API_KEY", needs_key=False,
           quirks=Quirks(max_tokens_member="by_model", reasoning_return="as_received", cache_mark="cache_control",
                         session=_own_router("x-litellm-session-id"))),
@@ -577,7 +502,7 @@ PROMPT_ROWS: tuple[Profile, ...] = (
 """Servers of the dialects that take a prompt."""
 
 PROFILES: tuple[Profile, ...] = (
-    *OPENAI_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS, *PROMPT_ROWS,
+    *OPENAI_ROWS, *RESPONSES_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS, *PROMPT_ROWS,
 )  # fmt: skip
 """Every known provider. If two rows match a name or an address, the first one is used."""
 
@@ -649,32 +574,23 @@ def _has_shared_port(base_url: str) -> bool:
     return urlsplit(base_url).port in _SHARED_PORTS
 
 
-def _row(name: str, dialect: str) -> Profile:
-    """Return the row of a dialect with this name, which must exist."""
-    row = profile_by_name(name, dialect)
-    assert row is not None, name
-    return row
+_BY_NAME = {row.name: row for row in PROFILES}
 
+_DEFAULT_NAMES: dict[str, tuple[str, str]] = {
+    "openai-chat": ("openai-chat", "openai-compatible"),
+    "openai-responses": ("openai-responses", "responses-compatible"),
+    "anthropic": ("anthropic", "anthropic-compatible"),
+    # Compatible servers share Google's row, name and key variables. But they do not get each other's signatures.
+    "gemini": ("google", ""),
+    "gemini-interactions": ("google-interactions", ""),
+    "vllm-generate": ("vllm-generate", "vllm-generate"),
+    "sglang-generate": ("sglang-generate", "sglang-generate"),
+    "openai-completions": ("openai-completions", "completions-compatible"),
+}
 
 DEFAULT_PROFILES: dict[str, tuple[Profile, Profile]] = {
-    "openai-chat": (_row("openai-chat", "openai-chat"), _row("openai-compatible", "openai-chat")),
-    "openai-responses": (
-        _row("openai-responses", "openai-responses"),
-        _row("responses-compatible", "openai-responses"),
-    ),
-    "anthropic": (_row("anthropic", "anthropic"), _row("anthropic-compatible", "anthropic")),
-    # Compatible servers share Google's row, name and key variables. But they do not get each other's signatures.
-    "gemini": (_row("google", "gemini"), replace(_row("google", "gemini"), generic=True)),
-    "gemini-interactions": (
-        _row("google-interactions", "gemini-interactions"),
-        replace(_row("google-interactions", "gemini-interactions"), generic=True),
-    ),
-    "vllm-generate": (_row("vllm-generate", "vllm-generate"), _row("vllm-generate", "vllm-generate")),
-    "sglang-generate": (_row("sglang-generate", "sglang-generate"), _row("sglang-generate", "sglang-generate")),
-    "openai-completions": (
-        _row("openai-completions", "openai-completions"),
-        _row("completions-compatible", "openai-completions"),
-    ),
+    dialect: (_BY_NAME[own], _BY_NAME[other] if other else replace(_BY_NAME[own], generic=True))
+    for dialect, (own, other) in _DEFAULT_NAMES.items()
 }
 """Dialect → the row for a provider without a base URL, and the row for a base URL that matches no row."""
 
