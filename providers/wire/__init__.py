@@ -6,7 +6,6 @@
 | `call_ids`, `tool_names` | ids and names of tool calls that the wire accepts |
 | `delta_template`, `cut_pairs` | the next delta by its bytes; a character that was cut between two deltas |
 | `error_bodies`, `retry_hints`, `context_overflow`, `html_page`, `answer_body` | what comes in place of an answer |
-| `event_order` | the order of the events that programs get, as tables; the tests check each stream by them |
 | `quirks`, `wire_head`, `request_ids` | where servers differ; the head of a request, the id of a response |
 | `cache_marks`, `omission_warnings` | what a wire can carry in part |
 

@@ -12,7 +12,7 @@ import trio
 import manystream as ms
 from manystream.providers.catalog.profiles import profile_by_name
 from manystream.providers.catalog.provider import Provider
-from manystream.providers.wire.event_order import OrderChecker, OrderError
+from tests.support.event_order import OrderChecker, OrderError
 
 from .corpus import Case
 from .cuts import Cut

@@ -10,8 +10,8 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.events import Done, ErrorEvent, Event
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import ServerSentEvent, SSEParser
+from tests.support.event_order import OrderChecker
 
 from .corpus import Case
 

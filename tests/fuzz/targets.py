@@ -34,7 +34,6 @@ from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.model.rows import Row, RowError, message_from_row
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
 from manystream.transport.backend import Backend
 from manystream.transport.errors import TransportError, URLError
@@ -46,6 +45,7 @@ from manystream.transport.proxy import is_excepted, parse_proxy_url
 from manystream.transport.sse import SSEParser
 from manystream.transport.url import parse_base_url, target
 from tests.engine import test_redaction
+from tests.support.event_order import OrderChecker
 from tests.transport import test_chunked, test_sse
 
 NOW: Final = 1_800_000_000.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import manystream as ms
 from manystream.providers.catalog.provider import Provider
-from manystream.providers.wire.event_order import OrderChecker
+from tests.support.event_order import OrderChecker
 
 DIALECTS: dict[str, Callable[..., Provider]] = {
     "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,

@@ -32,7 +32,7 @@ from manystream.providers.model.rows import messages_from_rows, rows_from_messag
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.legacy import transform_message
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from manystream.providers.wire.event_order import OrderChecker
+from tests.support.event_order import OrderChecker
 
 Wire = list[dict[str, Any]]
 WOMAN = "\ud83d\udc69"

@@ -22,7 +22,7 @@ from manystream.providers.catalog.registry import DIALECTS, check_dialect, diale
 from manystream.providers.catalog.selection import configured, named, select
 from manystream.providers.model.provider_error import malformed, truncated
 from manystream.providers.model.request_rules import validate_model, validate_options, validate_request
-from manystream.providers.wire.event_order import OrderChecker, OrderError
+from tests.support.event_order import OrderChecker, OrderError
 
 MINE = ms.Profile(name="mine", dialect="openai-chat", base_url="https://mine.example/v1")
 

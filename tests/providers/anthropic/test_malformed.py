@@ -14,7 +14,7 @@ from manystream.providers.anthropic.stream import DELTAS, EVENTS
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.wire.event_order import OrderChecker
+from tests.support.event_order import OrderChecker
 
 from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
+from tests.support.event_order import OrderChecker
 
 STRICT = ms.Anthropic(api_key="sk-secret")
 LENIENT = ms.Anthropic(

@@ -8,8 +8,8 @@ from typing import Any
 
 import manystream as ms
 from manystream.providers.gemini import DIALECT
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
+from tests.support.event_order import OrderChecker
 
 PROVIDER = ms.Gemini("key")
 

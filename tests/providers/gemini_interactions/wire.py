@@ -13,8 +13,8 @@ from manystream.providers.model.events import Event
 from manystream.providers.model.messages import ProviderState
 from manystream.providers.model.request import Request
 from manystream.providers.model.response import Response
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.transport.sse import SSEParser
+from tests.support.event_order import OrderChecker
 
 DIALECT = DIALECTS["gemini-interactions"]
 PROVIDER = GeminiInteractions("key")

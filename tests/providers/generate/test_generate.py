@@ -13,9 +13,9 @@ import pytest
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.wire.event_order import OrderChecker
 from manystream.tokens import WeightSpan
 from manystream.transport.sse import SSEParser
+from tests.support.event_order import OrderChecker
 
 ASKED = frozenset({"ids", "logprobs"})
 PROVIDERS: dict[str, ms.Provider] = {

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.openai.chat import DIALECT
-from manystream.providers.wire.event_order import OrderChecker
+from tests.support.event_order import OrderChecker
 
 OPENAI = ms.OpenAIChat("key")
 SERVER = ms.OpenAIChat("key", base_url="http://127.0.0.1:9/v1")

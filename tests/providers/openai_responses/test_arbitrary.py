@@ -15,8 +15,8 @@ from manystream.providers.model.events import ErrorEvent, ToolCallDelta
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
-from manystream.providers.wire.event_order import OrderChecker
 from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id
+from tests.support.event_order import OrderChecker
 
 KINDS = [
     "message", "reasoning", "function_call", "custom_tool_call", "web_search_call", "output_text", "refusal",

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.wire.event_order import OrderChecker
+from tests.support.event_order import OrderChecker
 
 PROVIDER = ms.OpenAIResponses(api_key="key")
 LENIENT = ms.OpenAIResponses(

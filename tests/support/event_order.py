@@ -1,12 +1,11 @@
 """The order of events that every dialect's stream satisfies, as two tables: one for the stream, one for each block.
 
-`OrderChecker` checks events against the tables. Tests run every stream of every dialect through it; production code
-does not use it, so it costs nothing there.
+Tests run every stream of every dialect through `OrderChecker`.
 """
 
 from __future__ import annotations
 
-from ..model.events import Event, EventType
+from manystream.providers.model.events import Event, EventType
 
 STREAM_ORDER: dict[str, dict[str, str]] = {
     "before": {EventType.START: "open", EventType.ERROR: "ended"},
