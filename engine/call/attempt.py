@@ -450,11 +450,9 @@ class Attempt:
         self._dial_since = self._runtime.loop.now
         self.arm()
 
-    def start_over(self, *, resent: bool = False) -> None:
-        """Get a connection again: nothing of an answer has come, and the attempt has not failed. resent: the server may
-        have read the request."""
+    def start_over(self) -> None:
+        """Get a connection again: nothing of an answer has come, and the attempt has not failed."""
         self.close()
-        self._runtime.resent += resent
         self.phase, self._state, self._tap = QUEUE, QUEUED, None
         self.acquire(fresh=False)
 

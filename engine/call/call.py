@@ -1051,7 +1051,7 @@ class RunningCall:
         turn = self._prepared.turn
         if turn is not None:
             completion.transport, completion.continued = turn.transport, turn.continued
-            completion.resent += turn.reopened
+            completion.resent += turn.resent
         if self._prepared.durable is not None:
             completion.resumed = self._prepared.durable.resumed
             if self._prepared.durable.attached:

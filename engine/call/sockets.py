@@ -305,6 +305,7 @@ class ConversationSocket(Exchange):
         for header in upgrade_headers(self._key):
             head = head.with_header(*header)
         self._upload = self._connection.send_upgrade(head, self, label)
+        attempt.connection = self
         seconds = min(HANDSHAKE_SECONDS, attempt.clocks.connect / 2)
         self._set_timer(seconds, lambda: self._refuse(f"no answer within {seconds:g} s"))
         attempt.on_upgrade()
@@ -567,7 +568,9 @@ class ConversationSocket(Exchange):
             self._refuse(message)
         elif not begun and again and not turn.reopened:
             turn.reopened = True
-            attempt.start_over(resent=sent)
+            turn.resent += sent
+            self._runtime.resent += sent
+            attempt.start_over()
         else:
             origin = str(self._name[1])
             phase = Phase.BODY if begun else Phase.HEAD

@@ -35,10 +35,21 @@ class ConversationTurn:
     continued: only what is new was sent.
     transport: what it was sent over last.
     reopened: the socket has ended before an event, and the turn was sent over another one.
+    resent: how often it was sent again for that, although the server may have read it.
     chain: what the server knows after its answer.
     """
 
-    __slots__ = ("chain", "continued", "conversation", "over_http", "reopened", "transport", "upgrades", "wire")
+    __slots__ = (
+        "chain",
+        "continued",
+        "conversation",
+        "over_http",
+        "reopened",
+        "resent",
+        "transport",
+        "upgrades",
+        "wire",
+    )
 
     def __init__(self, conversation: Hashable, wire: Turn) -> None:
         self.conversation: Hashable = conversation
@@ -48,6 +59,7 @@ class ConversationTurn:
         self.continued: bool = False
         self.transport: Literal["http", "websocket"] = "http"
         self.reopened: bool = False
+        self.resent: int = 0
         self.chain: object = None
 
     def answered(self, machine: StreamMachine, response: Response) -> None:

@@ -380,6 +380,27 @@ async def test_cancelling_closes_the_socket_in_a_tick() -> None:
     assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
 
 
+async def test_cancelling_in_a_handshake_leaves_nothing() -> None:
+    async with open_responses() as server:
+        script = server.script
+
+        async def wait(line: Any) -> None:
+            await line.request()
+            server.heads.append(b"upgrade")
+            await line.closed_by_peer()
+
+        server.script = wait  # type: ignore[method-assign]
+        async with ms.open_engine([server.provider]) as engine:
+            talk = ms.Conversation([USER])
+            call = engine.start_stream(talk.request("p/m"))
+            await until(lambda: bool(server.heads))
+            call.cancel()
+            assert (await call.wait()).error_category is ms.ErrorCategory.CANCELLED
+            server.script = script  # type: ignore[method-assign]
+            completions = await tool_loop(engine, talk, 2)
+    assert [each.continued for each in completions] == [False, True]
+
+
 async def test_a_second_call_at_the_same_time_goes_over_http() -> None:
     async with open_responses() as server, ms.open_engine([server.provider]) as engine:
         talk = ms.Conversation([USER])
