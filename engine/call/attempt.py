@@ -650,6 +650,16 @@ class Attempt:
         if self.connection is not None:
             self.arm()
 
+    def steer(self, text: str) -> bool:
+        """Add a user's text to the answer. Returns False if there is none under way over a WebSocket."""
+        connection, body, turn = self.connection, self._body, self.prepared.turn
+        if turn is None or isinstance(connection, Connection | None) or not isinstance(body, StreamBody):
+            return False
+        message = body.steer(turn.wire, text)
+        if message is not None:
+            connection.send_text(message)
+        return message is not None
+
     # --- timeouts ---
 
     def _deadline(self) -> tuple[float, Clock]:

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...providers.catalog.dialect import DeltaTarget
+from ...providers.errors import InvalidRequestError
 from ...providers.model.events import Done, ErrorEvent, Event, Start
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
+from ...providers.model.rules import text as text_rule
 from ...providers.wire.delta_template import Match
 from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
@@ -51,6 +53,8 @@ CANCEL_CLOCKS = Clocks(connect=math.inf, first_byte=math.inf, idle=math.inf, tot
 
 UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
 """The errors of an attempt to which the server gave no whole answer."""
+
+TEXT = text_rule("text that is not empty", empty=False)
 
 QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
 """The timeouts of a call that waits."""
@@ -260,6 +264,13 @@ class RunningCall:
             request = durable.cancel_request(self._prepared)
             # In place of the second attempt, which a durable call never has: `_stop` aborts it.
             self._rival = PlainRequest(self, request, self._runtime, CANCEL_CLOCKS).attempt
+
+    def steer(self, text: str) -> None:
+        TEXT.check(text, "text")
+        if self._step is not OPEN or self._attempt is None or not self._attempt.steer(text):
+            raise InvalidRequestError(
+                "steer", "takes an answer that is under way over the WebSocket of a conversation (websocket=True)"
+            )
 
     def pause(self) -> None:
         self._paused = True

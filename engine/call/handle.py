@@ -84,6 +84,17 @@ class Call:
         """
         self._running.cancel()
 
+    def steer(self, text: str) -> None:
+        """Send a user's text into the answer that is under way, over the WebSocket of its conversation.
+
+        The server ends its answer at the next boundary and goes on with the text in mind. The events and the response
+        of this call have both parts. If the answer ends in tool calls, or the server does not take the text, the answer
+        is as without it. Add the text to the conversation as well: the next turn sends the whole conversation.
+
+        Raises `InvalidRequestError` for any other call, before the answer has begun and after it has ended.
+        """
+        self._running.steer(text)
+
     async def wait(self) -> Completion:
         """Wait until the call has ended, and return its completion. `on_completion` has been called by then.
 

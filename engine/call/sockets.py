@@ -417,6 +417,10 @@ class ConversationSocket(Exchange):
         self._heard_at = self._runtime.loop.clock()
         self._connection.resume()
 
+    def send_text(self, text: bytes) -> None:
+        """Send a message into the turn."""
+        self._upload.send(encode_frame(text, masked=True))
+
     def drain(self, *, deliver: bool = False) -> None:
         """Keep the socket for the next turn: this one has ended."""
         turn, self._attempt, self._turn, self._exchange = self._turn, None, None, None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...providers.catalog.dialect import StreamMachine
+from ...providers.catalog.dialect import StreamMachine, Turn
 from ...providers.model.events import ErrorEvent, Event
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
 from ...providers.model.response import Response, arrived
@@ -158,6 +158,10 @@ class StreamBody(Body):
         if turn is not None:
             turn.answered(self._machine, response)
         attempt.answered(response, terminal, drain=True)
+
+    def steer(self, turn: Turn, text: str) -> bytes | None:
+        """Return the message that adds a text to the answer; None if that is not possible."""
+        return turn.steer(self._machine, text)
 
     def kept_bytes(self) -> int:
         return kept_bytes(self._machine) + self._sse.pending + self._fast_path.beginning_bytes

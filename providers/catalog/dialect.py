@@ -112,6 +112,10 @@ class Turn(Protocol):
         """Return what the server knows after the answer; None if the next turn cannot continue it."""
         ...
 
+    def steer(self, machine: StreamMachine, text: str) -> bytes | None:
+        """Return the message that adds a user's text to an answer under way; None if that is not possible."""
+        ...
+
     def error(self, text: bytes) -> TurnError | None:
         """Return the error that the first event of an answer is; None if it is none."""
         ...

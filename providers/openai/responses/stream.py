@@ -33,7 +33,7 @@ from ...json.json_values import (
     shown,
     string,
 )
-from ...model.events import ErrorEvent, Event, FinishReason, Start
+from ...model.events import Done, ErrorEvent, Event, FinishReason, Start
 from ...model.provider_error import ProviderError, malformed
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
@@ -55,9 +55,12 @@ class ResponsesStream(JSONStream):
 
     output: the items of the answer.
     started: whether `Start` was returned.
+    steers: messages into the answer that the server may still go on with.
+    is_steered: the answer goes on after such a message.
+    held: the end of a part of the answer, while the server may go on.
     """
 
-    __slots__ = ("output", "started")
+    __slots__ = ("held", "is_steered", "output", "started", "steers")
 
     volatile: ClassVar[VolatileMembers] = VolatileMembers(counter="sequence_number", padding=("obfuscation",))
 
@@ -65,6 +68,9 @@ class ResponsesStream(JSONStream):
         super().__init__(provider, make_id, limits)
         self.output: Output = Output(self.answer, provider.maker, make_id)
         self.started: bool = False
+        self.steers: int = 0
+        self.is_steered: bool = False
+        self.held: Event | None = None
 
     def take_object(self, event: str, value: JSONObject, data: bytes) -> Sequence[Event]:
         kind = event if event in EVENTS else string(value, "type") or string(value, "object") or ""
@@ -85,6 +91,8 @@ class ResponsesStream(JSONStream):
         return ()  # the end of the body decides
 
     def take_end(self) -> Sequence[Event]:
+        if self.held is not None:
+            return self._end_steering()
         if self.marked and self.output.all_done() and not self.provider.profile.quirks.strict_end:
             # The server has marked the end, and every item came whole: only the finish reason is missing.
             self.ended: bool = True
@@ -114,6 +122,9 @@ class ResponsesStream(JSONStream):
     def response_started(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read `created`, `queued` or `in_progress`, whichever comes first: a resumed stream has no first ones."""
         response = _object(value, "response")
+        if self.held is not None:  # the server goes on, with items of their own numbers
+            self.held, self.steers, self.is_steered = None, 0, True
+            self.output = Output(self.answer, self.provider.maker, self.make_id)
         self.output.learn_tools(response)
         describe(self.answer, response)
         if self.started:
@@ -264,8 +275,26 @@ class ResponsesStream(JSONStream):
         if not response.get("error") and (error := reported_error("", beside)) is not None:
             response = {**response, "error": error}  # a gateway puts it next to the response
         events = conclude(self.output, response, status, data)
+        if self.steers and type(events[-1]) is Done:
+            self.held = events.pop()
+            return events
         self.ended = True  # after reading: a response that cannot be read ends the stream with an error
         return events
+
+    def steer_failed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """The server does not go on with a message into the answer."""
+        self.steers = max(0, self.steers - 1)
+        return self._end_steering() if not self.steers else ()
+
+    def steer_pending(self, value: JSONObject, data: bytes) -> Sequence[Event]:
+        """The server goes on with the message when it has the results of the answer's calls."""
+        return self._end_steering()
+
+    def _end_steering(self) -> Sequence[Event]:
+        """Return the end of the answer, if it was held."""
+        held, self.held, self.steers = self.held, None, 0
+        self.ended = held is not None
+        return () if held is None else (held,)
 
     def error(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read an error event, nested (`error: {…}` or `error: "…"`) or flat. A `response.failed` after it has the same
@@ -299,6 +328,8 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.incomplete": ResponsesStream.incomplete,
     "response.failed": ResponsesStream.failed,
     "response.cancelled": ResponsesStream.cancelled,
+    "response.steer.failed": ResponsesStream.steer_failed,
+    "response.steer.pending": ResponsesStream.steer_pending,
     "response.done": ResponsesStream.completed,  # of the Realtime API and of gateways; the response has the status
     "error": ResponsesStream.error,
     "response": ResponsesStream.whole,

@@ -144,13 +144,20 @@ class ResponsesTurn:
         """Return what the server knows after an answer; None if the next turn cannot continue it."""
         if self._state is None or self._snapshot is None or response.id is None:
             return None
-        if response.finish_reason not in FINISHED or not isinstance(machine, ResponsesStream):
+        if response.finish_reason not in FINISHED or not isinstance(machine, ResponsesStream) or machine.is_steered:
             return None
         items = machine.output.marks()
         snapshot = self._snapshot.extended([response.to_message()])
         if items is None or snapshot is None:
             return None
         return Chain(response.id, self._shape, snapshot, self._sent, self._state, items)
+
+    def steer(self, machine: StreamMachine, text: str) -> bytes | None:
+        """Return the message that adds a user's text to an answer under way; None if there is none."""
+        if not isinstance(machine, ResponsesStream) or machine.answer.id is None or machine.ended or machine.held:
+            return None
+        machine.steers += 1
+        return dumps({"type": "response.steer", "previous_response_id": machine.answer.id, "input": text})
 
     def error(self, text: bytes) -> TurnError | None:
         """Return the error with which the server refuses the turn; None if the text is another event."""

@@ -15,7 +15,16 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.transport.websocket import encode_frame
 from tests.support.peers import NO_RETRY, Recorder, answer, until
-from tests.support.websockets import ResponsesServer, Socket, Turn, events_of, open_responses, plain, tool_loop
+from tests.support.websockets import (
+    ResponsesServer,
+    Socket,
+    Turn,
+    events_of,
+    open_responses,
+    plain,
+    text_item,
+    tool_loop,
+)
 
 USER = ms.Message.user("begin")
 SOON = ms.Retry(base=0.001, cap=0.001, jitter=0.0)
@@ -451,3 +460,52 @@ async def test_what_goes_over_http() -> None:
     assert response.tool_calls
     with pytest.raises(ms.InvalidRequestError, match="websocket: is for OpenAIResponses"):
         ms.OpenAIChat("k", websocket=True)
+
+
+@pytest.mark.parametrize("outcome", ["goes on", "pending", "failed", "cut"])
+async def test_a_text_into_an_answer(outcome: str) -> None:
+    """The answer goes on with the text, or is as without it. The next turn is sent whole if it went on."""
+    recorder = Recorder()
+
+    async def steered(server: ResponsesServer, socket: Socket | None, turn: Turn) -> bool:
+        assert socket is not None
+        if turn.number > 1:
+            return False
+        events = events_of(1, [text_item(1, "one two")], "incomplete")
+        events[-1]["response"]["incomplete_details"] = {"reason": "steered"}
+        await socket.send(*events[:4])
+        sent = await socket.receive()
+        assert sent is not None
+        message = {"type": "response.steer", "previous_response_id": "resp_1", "input": "in French"}
+        assert json.loads(sent) == message
+        steer = {"id": "steer_1", "previous_response_id": "resp_1"}
+        await socket.send({"type": "response.steer.accepted", "steer": steer}, *events[4:])
+        if outcome == "goes on":
+            await socket.send(*events_of(7, [text_item(7, "un deux")]))
+        elif outcome == "cut":
+            socket.line.reset()
+        else:
+            await socket.send(
+                {"type": f"response.steer.{outcome}", "steer": steer, "error": {"code": "x", "message": ""}}
+            )
+        socket.known = {"resp_7": []}
+        return True
+
+    async with open_responses(steered) as server, ms.open_engine([server.provider]) as engine:
+        talk = ms.Conversation([USER])
+        call = engine.start_stream(talk.request("p/m"), recorder.on_event, recorder.on_completion)
+        with pytest.raises(ms.InvalidRequestError, match="steer"):
+            call.steer("too early")
+        await until(lambda: bool(recorder.text))
+        call.steer("in French")
+        completion = await call.wait()
+        with pytest.raises(ms.InvalidRequestError, match="steer"):
+            call.steer("too late")
+        response = completion.response_or_raise()
+        talk.add_response(response)
+        talk.add(ms.Message.user("in French"))
+        (after,) = await tool_loop(engine, talk, 1)
+    assert response.text == recorder.text == ("one twoun deux" if outcome == "goes on" else "one two")
+    assert response.id == ("resp_7" if outcome == "goes on" else "resp_1")
+    assert recorder.types.count("START") == recorder.types.count("DONE") == 1
+    assert not after.continued
