@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import secrets
 import socket
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -115,8 +114,8 @@ class CallStarter:
         self.runtime: Runtime = Runtime(backend, loop, timers, pool, home, on_callback_raised, limits)
         self.runtime.answers = options.get("cache")
         self._hooks = CallHooks(self._call_ended) if watch is None else watch.hooks(self._call_ended)
-        sockets = self.runtime.sockets
-        self.preparer: Preparer = Preparer(addressed, environment, limits, make_id, time.time, proxy, backend, sockets)
+        clock, sockets = self._wall_clock, self.runtime.sockets
+        self.preparer: Preparer = Preparer(addressed, environment, limits, make_id, clock, proxy, backend, sockets)
         self._dispatcher = None if traffic is None else self._direct(traffic, providers)
         self._clocks = {stream: effective(None, timeouts, stream=stream) for stream in (False, True)}
         self._makers = {stream: partial(self._make_request, stream) for stream in (False, True)}
@@ -127,7 +126,10 @@ class CallStarter:
     def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
         from .traffic.control import Dispatcher
 
-        return Dispatcher(traffic, providers, self.runtime, time.time, self.preparer, self._watch)
+        return Dispatcher(traffic, providers, self.runtime, self._wall_clock, self.preparer, self._watch)
+
+    def _wall_clock(self) -> float:
+        return self.runtime.wall_clock()
 
     @property
     def traffic(self) -> Dispatcher | None:

@@ -302,7 +302,7 @@ LIGHT = {
     "engine/monitor": "the socket that `manystream top` reads",
 }
 """The modules of the engine that a program may import beside `engine/embedding`, since they load no engine."""
-PROGRAMS = ("batch", "bench", "cli", "ray", "sdk_clients", "serve")
+PROGRAMS = ("batch", "bench", "cli", "ray", "sdk_clients", "serve", "whatif")
 
 
 def test_programs_use_the_engine_by_its_public_names_and_one_module() -> None:

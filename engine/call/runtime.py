@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -16,7 +17,7 @@ from ...transport.timers import Timers
 from ...transport.url import Origin
 from ..request.limits import EngineLimits
 from ..request.noting import Notes
-from ..request.prepared import Prepared
+from ..request.prepared import Prepared, WallClock
 from .buffered import Buffered
 from .completion import Completion
 from .home import Home
@@ -138,7 +139,8 @@ class Runtime:
     buffered: the sizes of all answers under way.
     retry_reserve: the retries that all calls together may make now (`retry.EARNED`).
     most_retries: the largest reserve; `math.inf` for no bound.
-    random: returns a number from 0 to 1, for the jitter of delays.
+    source: of random numbers. random: returns one from 0 to 1, for the jitter of delays and the choice of targets.
+    wall_clock: returns Unix seconds, for dates in headers.
     on_callback_raised: called with the exception of a callback; it may end the engine.
     recording: records the bytes sent and received, until it is closed; None: there was no recording.
     answers: answers that need no request; None: every call is sent.
@@ -165,7 +167,9 @@ class Runtime:
         self.buffered: Buffered = Buffered(limits.max_buffered_bytes)
         self.retry_reserve: float = limits.retry_reserve
         self.most_retries: float = limits.retry_reserve
-        self.random: Callable[[], float] = random.Random().random
+        self.source: random.Random = random.Random()
+        self.random: Callable[[], float] = self.source.random
+        self.wall_clock: WallClock = time.time
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
         self.recording: Recording | None = None
         self.answers: AnswerStore | None = None

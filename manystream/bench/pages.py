@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Drawn = TypeVar("Drawn")
 Rows: TypeAlias = Sequence[tuple[str, str]]
 """Rows of a name and a text."""
+TITLE = "manystream bench"
 RESULTS = {
     "highest_rate": "Highest rate that kept the objective, in calls a second",
     "most_streams": "Most streams within the bound",
@@ -46,26 +47,27 @@ def page_of(page: JSONObject, rows: Callable[[JSONObject], Rows]) -> str:
     rows: returns what is shown of a run beside the figures.
     """
     about = ", ".join(_text(page[name]) for name in ("url", "dialect", "model"))
-    parts = [f"<h1>manystream bench</h1>\n<p>{about}</p>", _pairs(mapping(page, "made"))]
+    parts = [f"<h1>{TITLE}</h1>\n<p>{about}</p>", _pairs(mapping(page, "made"))]
     if "steps" not in page:
         drawn = {name: found for name in NAMES if (found := histograms(page, name))}
-        return _document([*parts, *_run(page, rows(page)), _plot(drawn, _draw_shares), _plot(drawn, _draw_windows)])
+        return document(TITLE, [*parts, *_run(page, rows(page)), plot(drawn, _draw_shares), plot(drawn, _draw_windows)])
     steps = objects(page, "steps")
     parts += [f"<p>{words}: <b>{_text(page[name])}</b></p>" for name, words in RESULTS.items() if name in page]
-    parts.append(_plot(steps, _draw_curve))
+    parts.append(plot(steps, _draw_curve))
     for step in steps:
         rate = step.get("offered_rate")
         what = f"{_text(rate)} calls a second" if rate else f"{_text(mapping(step, 'load')['concurrency'])} streams"
         kept = step.get("keeps", step.get("holds"))
         mark = ' <span class="missed">missed the objective</span>' if kept is False else ""
         parts += [f"<h2>{what}{mark}</h2>", *_run(step, rows(step))]
-    return _document(parts)
+    return document(TITLE, parts)
 
 
-def _document(parts: Sequence[str]) -> str:
+def document(title: str, parts: Sequence[str]) -> str:
+    """Return a page of these parts."""
     body = "\n".join(part for part in parts if part)
     return (
-        '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>manystream bench</title>\n'
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n<body>\n{body}\n</body>\n</html>\n"
     )
 
@@ -83,12 +85,17 @@ def _run(page: JSONObject, rows: Rows) -> Iterator[str]:
         if number(page, f"{name}.count")
     ]
     for table in (figures, [row for row in rows if row[0] not in WORDS.values()]):
-        cells = ("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in table)
-        yield f"<table{marked}><tr>{'</tr><tr>'.join(cells)}</tr></table>"
+        yield table_of(table, marked)
     yield from (f"<p>{_text(note)}</p>" for note in texts(page, "warnings"))
     load: JSONObject = {**mapping(page, "load"), "form": "streamed" if page.get("stream") else "unstreamed"}
     load |= {"seconds": page.get("seconds"), "objective": mapping(page, "slo")}
     yield _pairs(load)
+
+
+def table_of(rows: Sequence[Sequence[str]], marked: str = "") -> str:
+    """Return a table. marked: its attributes."""
+    cells = ("".join(f"<td>{_text(cell)}</td>" for cell in row) for row in rows)
+    return f"<table{marked}><tr>{'</tr><tr>'.join(cells)}</tr></table>"
 
 
 def _pairs(members: JSONObject) -> str:
@@ -115,20 +122,23 @@ def _text(value: JSON) -> str:
 # --- plots ---
 
 
-def _plot(data: Drawn, draw: Callable[[Figure, Drawn], None]) -> str:
+def plot(data: Drawn, draw: Callable[[Figure, Drawn], None]) -> str:
     """Return a drawing as SVG, or an empty text if there is nothing to draw."""
     if not data:
         return ""
+    from matplotlib import rcParams
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     draw(figure, data)
     written = io.StringIO()
+    rcParams["svg.hashsalt"] = TITLE  # else the ids within differ from run to run
     figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     return written.getvalue()[written.getvalue().index("<svg") :]
 
 
-def _axes(axes: Axes, title: str, **more: str) -> None:
+def finish(axes: Axes, title: str, **more: str) -> None:
+    """Give axes their title, labels, grid and legend."""
     from matplotlib.ticker import LogFormatter
 
     axes.set(title=title, **more)
@@ -148,7 +158,7 @@ def _draw_shares(figure: Figure, windows: dict[str, list[Counts]]) -> None:
         times = [max(seconds_of(bucket), 1e-6) * 1000 for bucket, _ in whole]
         counts = list(accumulate(count for _, count in whole))
         axes.step(times, [count / counts[-1] for count in counts], where="post", label=WORDS[name])
-    _axes(axes, "Distribution", xscale="log", xlabel="milliseconds", ylabel="share of the spans")
+    finish(axes, "Distribution", xscale="log", xlabel="milliseconds", ylabel="share of the spans")
 
 
 def _draw_windows(figure: Figure, windows: dict[str, list[Counts]]) -> None:
@@ -159,7 +169,7 @@ def _draw_windows(figure: Figure, windows: dict[str, list[Counts]]) -> None:
             found = [(place, percentile(one, share)) for place, one in enumerate(windows.get(name, []), 1)]
             points = [(place, value * 1000) for place, value in found if value is not None]
             axes.plot(*_columns(points), style, label=f"{name.upper()} p{share * 100:g}")
-    _axes(axes, "Over the run", xlabel="window of the run", ylabel="milliseconds", yscale="log")
+    finish(axes, "Over the run", xlabel="window of the run", ylabel="milliseconds", yscale="log")
 
 
 def _draw_curve(figure: Figure, steps: list[JSONObject]) -> None:
@@ -169,7 +179,7 @@ def _draw_curve(figure: Figure, steps: list[JSONObject]) -> None:
             found = [(number(step, "output_tokens_per_second"), number(step, f"{name}.{column}")) for step in steps]
             points = sorted((rate, value * 1000) for rate, value in found if rate is not None and value is not None)
             axes.plot(*_columns(points), "o-", label=f"{name.upper()} {column}")
-        _axes(axes, name.upper(), xlabel="output tokens per second", ylabel="milliseconds")
+        finish(axes, name.upper(), xlabel="output tokens per second", ylabel="milliseconds")
 
 
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:

@@ -26,6 +26,7 @@ Thousands of live language-model streams on one core.
   manystream doctor                                check that every configured provider can be reached
   manystream top                                   show a running engine, live, from another terminal
   manystream bench http://127.0.0.1:8000/v1        measure an endpoint, a proxy, or this machine
+  manystream whatif monday.jsonl --as-recorded     what would have happened to recorded calls under other limits
   manystream serve --provider anthropic            a local endpoint with quotas, routes and traces, for any client
   manystream simulate                              serve the five dialects on this machine, to test clients
   manystream completion bash                       print a script that completes this command in a shell
@@ -70,6 +71,7 @@ COMMANDS: dict[str, str] = {
     "doctor": "check key, proxy, DNS, TLS and server of each configured provider",
     "top": "show a running engine, live, from another terminal",
     "bench": "measure an endpoint, a proxy, or this machine, and whether the figures can be trusted",
+    "whatif": "show what would have happened to recorded calls under other limits, routes, keys and prices",
     "serve": "serve your providers on this machine, with quotas, routes, budgets and traces",
     "simulate": "run the simulator of the five dialects in the foreground",
     "completion": "print a completion script for bash, zsh or fish",

@@ -100,6 +100,7 @@ OPTION_PAGES = {
     "bench": ("bench",),
     "serve": ("serve",),
     "simulate": ("simulator", "recording"),
+    "whatif": ("what-if",),
 }
 """Command → the guides that have its options. Those of the others are in that of the command line."""
 
