@@ -23,7 +23,7 @@ from ...json.json_values import (
     string,
 )
 from ...model.events import FinishReason
-from ...model.messages import Message
+from ...model.messages import ASSISTANT, Message
 from ...model.prefix_cache import CachedPrefix, Write, elements, serialised
 from ...model.response import Response
 from ...model.snapshot import Snapshot
@@ -78,7 +78,7 @@ class ResponsesTurn:
     why: the reason for which it is sent whole.
     """
 
-    __slots__ = ("_chain", "_new", "_sent", "_shape", "_snapshot", "_state", "why")
+    __slots__ = ("_chain", "_is_cut", "_new", "_sent", "_shape", "_snapshot", "_state", "why")
 
     def __init__(
         self,
@@ -97,6 +97,7 @@ class ResponsesTurn:
         """
         self._shape = serialised({name: value for name, value in body.items() if name not in ("input", "stream")})
         self._sent = len(messages)
+        self._is_cut = bool(messages) and messages[-1].role is ASSISTANT  # its calls and those after are one run
         self._chain = chain if isinstance(chain, Chain) else None
         self._new: bytes | None = None
         self._snapshot: Snapshot | None = None
@@ -142,7 +143,7 @@ class ResponsesTurn:
 
     def answered(self, machine: StreamMachine, response: Response) -> Chain | None:
         """Return what the server knows after an answer; None if the next turn cannot continue it."""
-        if self._state is None or self._snapshot is None or response.id is None:
+        if self._state is None or self._snapshot is None or response.id is None or self._is_cut:
             return None
         if response.finish_reason not in FINISHED or not isinstance(machine, ResponsesStream) or machine.is_steered:
             return None
