@@ -7,6 +7,7 @@ call delivers to its callbacks.
 import json
 import os
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -100,14 +101,14 @@ class Peer:
 
 
 @asynccontextmanager
-async def open_peer(script: Script) -> AsyncGenerator[Peer, None]:
+async def open_peer(script: Script, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Peer, None]:
     """Open a server that runs `script` for each connection."""
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=4096)
         peer = Peer(listeners[0].socket.getsockname()[1])
 
         async def serve(stream: trio.SocketStream) -> None:
-            line = Line(stream)
+            line = Line(stream if tls is None else trio.SSLStream(stream, tls, server_side=True))  # type: ignore[arg-type]
             peer.lines.append(line)
             try:
                 await script(line)

@@ -129,12 +129,14 @@ class ResponsesServer:
 
     on_turn: gets each turn before it is answered; returns whether it has done that itself.
     handshake: what is sent in place of 101; None: the WebSocket is opened.
+    by_rounds: an answer depends on the results in the conversation alone, so that a repeated turn gets the same.
     """
 
     peer: Peer
     on_turn: OnTurn | None = None
     handshake: bytes | None = None
     calls: int = 1_000_000
+    by_rounds: bool = False
     turns: list[Turn] = field(default_factory=list[Turn])
     heads: list[bytes] = field(default_factory=list[bytes])
     sockets: list[Socket] = field(default_factory=list[Socket])
@@ -145,6 +147,13 @@ class ResponsesServer:
 
     def output(self, number: int) -> Items:
         return [call_item(number)] if number % self.calls else [text_item(number, f"answer {number}")]
+
+    def whole(self, turn: Turn) -> tuple[int, Items]:
+        """The number of an answer, and its items."""
+        if not self.by_rounds:
+            return turn.number, self.output(turn.number)
+        number = sum(item["type"] == "function_call_output" for item in turn.whole) + 1
+        return number, [call_item(number), text_item(number, f"text {number}")]
 
     async def script(self, line: Line) -> None:
         while request := await line.request():
@@ -160,7 +169,7 @@ class ResponsesServer:
             turn = Turn(len(self.turns) + 1, "http", sent, sent["input"], len(body))
             self.turns.append(turn)
             if self.on_turn is None or not await self.on_turn(self, None, turn):
-                events = events_of(turn.number, self.output(turn.number))
+                events = events_of(*self.whole(turn))
                 if sent.get("stream"):
                     await line.send(STREAM_HEAD)
                     await line.send(chunked(*(f"data: {json.dumps(event)}\n\n" for event in events)))
@@ -187,9 +196,9 @@ class ResponsesServer:
 
     async def answer(self, socket: Socket, turn: Turn, *, start: int = 0, end: int | None = None) -> None:
         """Answer a turn, and know it from then on. `start`, `end`: of its events."""
-        output = self.output(turn.number)
-        await socket.send(*events_of(turn.number, output)[start:end])
-        socket.known = {f"resp_{turn.number}": [*turn.whole, *map(as_input, output)]}
+        number, output = self.whole(turn)
+        await socket.send(*events_of(number, output)[start:end])
+        socket.known = {f"resp_{number}": [*turn.whole, *map(as_input, output)]}
 
 
 def as_input(item: dict[str, Any]) -> dict[str, Any]:

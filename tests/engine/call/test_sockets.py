@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import json
+import os
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import trio
+import trustme
 from trio.testing import MockClock
 
 import manystream as ms
 from manystream.transport.websocket import encode_frame
-from tests.support.peers import NO_RETRY, Recorder, answer, until
+from tests.support.peers import NO_RETRY, Line, Recorder, answer, open_peer, until
 from tests.support.websockets import (
     ResponsesServer,
     Socket,
@@ -509,3 +513,85 @@ async def test_a_text_into_an_answer(outcome: str) -> None:
     assert response.id == ("resp_7" if outcome == "goes on" else "resp_1")
     assert recorder.types.count("START") == recorder.types.count("DONE") == 1
     assert not after.continued
+
+
+# --- a proxy that cuts ---
+
+
+class CuttingProxy:
+    """Passes bytes on. The first connection ends after `size` bytes of the server's; None: it does not."""
+
+    def __init__(self, port: int, size: int | None) -> None:
+        self.port, self.left, self.passed = port, size, 0
+
+    async def script(self, line: Line) -> None:
+        left, self.left = self.left, None
+        upstream = await trio.open_tcp_stream("127.0.0.1", self.port)
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async with upstream, trio.open_nursery() as nursery:
+                nursery.start_soon(self._send, line, upstream)
+                async for data in upstream:
+                    part = data if left is None else data[:left]
+                    self.passed += len(part)
+                    await line.send(part)
+                    if left is not None:
+                        left -= len(part)
+                        if not left:
+                            break
+                nursery.cancel_scope.cancel()
+
+    async def _send(self, line: Line, upstream: trio.SocketStream) -> None:
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for data in line.stream:
+                await upstream.send_all(data)
+
+
+async def cut_turns(server: ResponsesServer, size: int | None, authority: trustme.CA | None) -> tuple[list[Any], int]:
+    """Three turns over a proxy. Returns the events and the completion of each, and the bytes that the server sent."""
+    proxy, found = CuttingProxy(server.peer.port, size), list[Any]()
+    server.turns.clear()
+    context, tls = None, ms.TLSConfig()
+    if authority is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+        tls = ms.TLSConfig(ca_data=authority.cert_pem.bytes().decode())
+    async with open_peer(proxy.script, context) as peer:
+        url = peer.url if authority is None else peer.url.replace("http", "https")
+        provider = ms.OpenAIResponses("k", url, name="p", websocket=True)
+        async with ms.open_engine([provider], retry=SOON, tls=tls) as engine:
+            talk = ms.Conversation([USER])
+            for _ in range(3):
+                recorder, seen = Recorder(), list[int]()
+
+                def on_event(event: ms.Event, recorder: Recorder = recorder, seen: list[int] = seen) -> None:
+                    recorder.on_event(event)
+                    seen.append(len(server.turns))
+
+                completion = await engine.start_stream(talk.request("p/m"), on_event).wait()
+                if len(seen) > 1:
+                    assert len(server.turns) == seen[1], "nothing is created again after content"
+                found.append((recorder.events, completion))
+                if not completion.success:
+                    break
+                response = completion.response_or_raise()
+                talk.add_response(response)
+                talk.add(ms.Message.tool_result(response.tool_calls[0].id, "result"))
+    return found, proxy.passed
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+async def test_a_cut_at_any_byte_of_three_turns(secure: bool) -> None:
+    """The events are those of an uncut connection, or the beginning of them and a NETWORK error."""
+    authority = trustme.CA() if secure else None
+    async with open_responses(by_rounds=True) as server:
+        whole, total = await cut_turns(server, None, authority)
+        step = 1 if os.environ.get("MANYSTREAM_EVERY_BYTE") else 61
+        for size in range(1, total, step):
+            found, _ = await cut_turns(server, size, authority)
+            for (events, completion), (expected, _) in zip(found, whole, strict=False):
+                if completion.success:
+                    assert events == expected, size
+                else:
+                    assert completion.error_category is ms.ErrorCategory.NETWORK, size
+                    assert events[:-1] == expected[: len(events) - 1], size
+                    assert len(events) > 2
