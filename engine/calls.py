@@ -126,7 +126,8 @@ class CallStarter:
     def _direct(self, traffic: Traffic, providers: Sequence[Provider]) -> Dispatcher:
         from .traffic.control import Dispatcher
 
-        return Dispatcher(traffic, providers, self.runtime, self._wall_clock, self.preparer, self._watch)
+        streamed = partial(self._make_request, True)
+        return Dispatcher(traffic, providers, self.runtime, self._wall_clock, self.preparer, streamed, self._watch)
 
     def _wall_clock(self) -> float:
         return self.runtime.wall_clock()

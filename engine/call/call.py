@@ -32,7 +32,7 @@ from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
 from .admission_control import AdmissionControl
-from .attempt import Attempt
+from .attempt import NOBODY, Attempt
 from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .completion import CallFigures, Completion, Timings
@@ -149,6 +149,7 @@ class RunningCall:
         "_ended",
         "_finish_response",
         "_hooks",
+        "_is_whole",
         "_on_completion",
         "_on_event",
         "_outcome",
@@ -210,6 +211,7 @@ class RunningCall:
         self._resent = 0
         self._unanswered = False  # the server may have read the latest attempt's request, and gave no whole answer
         self._paused = False
+        self._is_whole = False  # an unstreamed call that is sent as a stream, of which it delivers nothing
         self._step = OPEN
         self._outcome: Completion | None = None  # what `completion` will be
         self._terminal: Sequence[Event] = ()  # the events that the stream ends with
@@ -460,6 +462,14 @@ class RunningCall:
             request.counters.started += 1
             self.counters = request.counters
 
+    def send_streamed(self, request: TargetRequest) -> None:
+        """Send an unstreamed request as a stream, so that the server reports usage at its first event.
+
+        The call gets the whole answer all the same, and keeps its timeouts.
+        """
+        self._prepared, self._finish_response = request.prepared, request.finish_response
+        self._is_whole = True
+
     def _enter_queue(self) -> None:
         """Wait to be sent, or go on waiting."""
         self._state = QUEUED
@@ -618,6 +628,9 @@ class RunningCall:
         if not self._chosen(attempt):
             return
         attempt.content_at = self._runtime.loop.now
+        if self._is_whole:
+            attempt.receiver = NOBODY  # so that the call can be repeated
+            return
         self._delivered = True
         self.deliver(events)
         if self._attempt is None:

@@ -54,8 +54,8 @@ class Timings:
     finished: the call ended.
     waited: reason → seconds that the call waited before it was sent, over all attempts. Reasons without a wait are
         omitted. `quota`: a limit on requests or tokens. `slot`: a limit on concurrent calls. `budget`: a part of a
-        budget that other calls have reserved. `target`: a target of the route, while all are left alone. `connection`:
-        a free connection.
+        budget that other calls have reserved. `target`: a target of the route, while all are left alone. `prefix`: a
+        prompt prefix that another call writes to the server's cache. `connection`: a free connection.
     """
 
     queued: float | None = None

@@ -17,6 +17,7 @@ from ...providers.model.request import Request
 from ...providers.wire.quirks import LoadReport
 from ...providers.wire.wire_head import path_with_query
 from ...transport.url import Origin
+from ..call.admission_control import AdmissionControl
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken
 from ..request.prepared import Prepared, WallClock
@@ -29,7 +30,8 @@ from .limits.host import Host
 from .limits.leases import LeasedRateLimit
 from .limits.limiter import DeclaredLimit, Limiter, LimiterState
 from .limits.rate_limit import EVERY_CALL, Entry, LimiterStatistics, find_entries
-from .options import Traffic, TrafficStatistics
+from .options import Traffic, TrafficStatistics, Warm
+from .prompt_caches import PromptCaches
 from .routed import PRIORITIES, Routed
 from .routing.options import Route, RouteStatistics
 from .routing.router import Access, Router, RouteTarget, accesses_of
@@ -67,6 +69,7 @@ class Dispatcher:
 
     has_routes: whether a call may be on a route, or have a provider with several keys.
     share: what this engine has of the limits that it shares with others; None: its limits are its own.
+    caches: lets calls with one beginning of their prompts wait for the one that writes it; None: they do not wait.
 
     Raises `InvalidRequestError` for an entry of `traffic.rates` that covers no provider, and for a route whose target
     names none.
@@ -79,6 +82,7 @@ class Dispatcher:
         runtime: Runtime,
         wall_clock: WallClock,
         preparer: Preparer,
+        make_streamed: MakeRequest,
         watch: TrafficWatch | None = None,
     ) -> None:
         self._traffic = traffic
@@ -112,12 +116,16 @@ class Dispatcher:
         self._budgets = (
             Budgets(tuple(traffic.budgets), traffic.price, runtime, lease_of, self._on_spent) if has_spending else None
         )
+        warm = Warm() if traffic.warm is True else traffic.warm
+        self.caches: PromptCaches | None = None
+        if warm:
+            self.caches = PromptCaches(warm, runtime, traffic.price, make_streamed)
         self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
         self._limiter_of_model: dict[tuple[str, str], Limiter] = {}
         self._limiters: dict[Hashable, Limiter] = {}
         self._limiter_of_state: dict[Hashable, Limiter] = {}
 
-    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> Admission:
+    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> AdmissionControl:
         """The way of a new call to one model with one key. Raises `InvalidRequestError` if a budget cannot be applied
         to the call."""
         name, model = prepared.provider.name, prepared.model
@@ -136,7 +144,9 @@ class Dispatcher:
             prepared,
             need,
         )
-        return Admission(candidate, None if budgets is None else Spending(budgets))
+        admission = Admission(candidate, None if budgets is None else Spending(budgets))
+        caches = self.caches
+        return admission if caches is None else caches.admission(admission, request, prepared, self._access_of[name])
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
         """Return what an attempt of a call may use; None in an engine without budgets and prices.
@@ -235,6 +245,7 @@ class Dispatcher:
             {limiter.state.name: limiter.state.statistics(now) for limiter in self._limiters.values()},
             {name: route.statistics(now) for name, route in self._routes.items()},
             () if self._budgets is None else self._budgets.statistics(now),
+            {} if self.caches is None else self.caches.statistics(),
         )
 
     def _find_limiter(self, access: Access, model: str) -> Limiter:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..json.json_values import JSONObject, mapping, string
 from ..model.messages import CacheControl
@@ -50,3 +51,67 @@ def written_mark(mark: CacheControl, member: str) -> JSONObject:
     if member == BREAKPOINT:
         return {"mode": "explicit"} if mark.ttl is None else {"mode": "explicit", "ttl": _WRITTEN_LIFETIMES[mark.ttl]}
     return {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
+
+
+_WIRE_MARK: Final = re.compile(rb'"(?:cache_control|prompt_cache_breakpoint)":\{[^{}]*\}')
+"""A mark in a serialised body. It is in no text: a quotation mark in a text has a backslash."""
+
+_PROMPT: Final = re.compile(rb'"(?:system|instructions|systemInstruction|system_instruction|messages|input|contents)":')
+_TOOLS: Final = b'"tools":['
+_BEHIND_TOOLS: Final = b',"tool_choice":'
+_CONVERSATION: Final = b'"role":"user"'
+
+LIFETIMES: Final = {b'"1h"': 3600.0, b'"30m"': 1800.0, b'"12h"': 43_200.0}
+"""Lifetime in a mark on the wire → seconds."""
+
+LIFETIME: Final = 300.0
+"""Seconds that servers keep a prefix whose mark names no other lifetime, at least."""
+
+
+class WirePrefix(NamedTuple):
+    """A beginning of the prompt in a serialised body, which a server may cache.
+
+    tools: where the tools in it begin and end in the body.
+    rest: the same of what follows them: system prompt and messages.
+    lifetime: seconds that the server keeps it.
+    """
+
+    tools: tuple[int, int]
+    rest: tuple[int, int]
+    lifetime: float
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.tools[1] - self.tools[0] + self.rest[1] - self.rest[0]
+
+
+def wire_prefixes(body: bytes, *, unmarked: bool) -> list[WirePrefix]:
+    """Return the prefixes that the marks in a body end, the shortest first. In a prompt, tools come before the rest.
+
+    unmarked: whether a body without marks has one, which ends before the conversation: tools and system prompt.
+    """
+    marks = [*_WIRE_MARK.finditer(body)]
+    found = _PROMPT.search(body) if marks or unmarked else None
+    if found is None:
+        return []
+    start, tools = found.start(), body.rfind(_TOOLS)
+    end_of_tools = -1 if tools < 0 else body.find(_BEHIND_TOOLS, tools)
+    if end_of_tools < 0:
+        end_of_tools = len(body) if tools >= 0 else tools
+    if not marks:
+        end = body.find(_CONVERSATION, start)
+        return [WirePrefix((tools, end_of_tools), (start, end), LIFETIME)] if end > 0 else []
+    prefixes: list[WirePrefix] = []
+    for mark in marks:
+        lifetime = next((seconds for word, seconds in LIFETIMES.items() if word in mark[0]), LIFETIME)
+        at = mark.start()
+        ends_in_tools = tools <= at < end_of_tools
+        prefixes.append(
+            WirePrefix(
+                (tools, at) if ends_in_tools else (tools, end_of_tools),
+                (0, 0) if ends_in_tools else (start, at),
+                lifetime,
+            )
+        )
+    return sorted(prefixes, key=lambda prefix: prefix.size)

@@ -1,0 +1,405 @@
+"""Lets the calls whose prompts begin alike wait for the one that writes the prefix to the server's cache.
+
+A `CachedCall` is admission control in front of another one: a call that waits for a prefix is in no queue, holds no
+place and costs its tenant nothing. `prefix_state.py` decides which calls may go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from hashlib import sha256
+
+from ...providers.catalog.dialect import WireRequest
+from ...providers.errors import InvalidRequestError
+from ...providers.limits.charging import charging_of
+from ...providers.model.events import Event, Start
+from ...providers.model.options import Priority
+from ...providers.model.provider_error import ProviderError
+from ...providers.model.request import Request
+from ...providers.model.tokens import Usage
+from ...providers.wire.cache_marks import WirePrefix, wire_prefixes
+from ..call.admission_control import AdmissionControl
+from ..call.attempt import Attempt
+from ..call.call import RunningCall, TargetRequest
+from ..call.completion import CacheUse, Completion
+from ..call.runtime import Runtime
+from ..call.timeouts import LEAST_WAIT
+from ..request.noting import NoteLogger
+from ..request.prepared import Prepared
+from ..request.token_estimate import BYTES_PER_TOKEN
+from .admission import Admission, MakeRequest
+from .budgets.price import Price, ask_price
+from .options import CacheStatistics, Warm
+from .prefix_state import OPEN, CacheFacts, PrefixState
+from .queue.pump import Notification, Pump
+from .routing.router import Access
+
+logger: NoteLogger = NoteLogger("manystream.traffic")
+
+MOST_PREFIXES = 10_000
+"""The prefixes of one key and model that are known at a time. The one that was used least recently goes."""
+
+RECENT = 8
+"""The prefixes whose bytes are kept, to compare those of the next request with them in place of a digest."""
+
+LARGEST_RECENT = 1 << 20
+
+
+class PrefixLine(Pump):
+    """The calls that wait for one prefix. state: decides which may go. log_name: for the log."""
+
+    def __init__(self, runtime: Runtime, state: PrefixState[CachedCall], wait: float, log_name: str) -> None:
+        super().__init__(runtime)
+        self.state: PrefixState[CachedCall] = state
+        self._wait = wait
+        self._log_name = log_name
+        self._is_logged = False
+
+    def take(self, now: float) -> Notification | float:
+        found = self.state.take(now, self._wait)
+        self._note()
+        return (found.inner, found.released) if isinstance(found, CachedCall) else found
+
+    def look(self) -> None:
+        """Go on after a report."""
+        if self.state.waiting:
+            self.schedule()
+        self._note()
+
+    def _note(self) -> None:
+        """Log once that a prefix is left alone."""
+        if self.state.is_left_alone and not self._is_logged:
+            self._is_logged = True
+            tokens, name = self.state.tokens, self._log_name
+            logger.info("%s does not cache a prefix of about %d tokens: calls do not wait for it", name, tokens)
+
+    def report_figures(self, now: float) -> bool:
+        return False
+
+
+class ModelCache:
+    """The cache of one key and model. facts: what was learned of it. The other attributes are figures."""
+
+    __slots__ = ("facts", "lines", "name", "read", "usd_saved", "waited", "written")
+
+    def __init__(self, name: str, facts: CacheFacts) -> None:
+        self.name: str = name
+        self.facts: CacheFacts = facts
+        self.lines: dict[bytes, PrefixLine] = {}
+        self.read: int = 0
+        self.written: int = 0
+        self.usd_saved: float | None = None
+        self.waited: float = 0.0
+
+    def line(self, digest: bytes, prefix: WirePrefix, runtime: Runtime, wait: float) -> PrefixLine:
+        """Return the line of a prefix: a new one if the prefix is not known."""
+        line = self.lines.pop(digest, None)
+        if line is None:
+            tokens = prefix.size / BYTES_PER_TOKEN
+            line = PrefixLine(runtime, PrefixState(self.facts, tokens, prefix.lifetime), wait, self.name)
+            if len(self.lines) >= MOST_PREFIXES:
+                idle = next((key for key, other in self.lines.items() if other.state.is_idle), None)
+                if idle is not None:
+                    del self.lines[idle]
+        self.lines[digest] = line
+        return line
+
+
+class PromptCaches:
+    """The prompt caches of the servers of one engine."""
+
+    def __init__(self, options: Warm, runtime: Runtime, price: Price | None, make_streamed: MakeRequest) -> None:
+        """Create them without any prefix. make_streamed: prepares a request as a stream."""
+        self.make_streamed: MakeRequest = make_streamed
+        self.options: Warm = options
+        self.price: Price | None = price
+        self.runtime: Runtime = runtime
+        self._models: dict[tuple[str, str], ModelCache] = {}
+        self._recent: list[tuple[bytes, bytes, bytes]] = []  # tools, rest, digest
+
+    def admission(self, inner: Admission, request: Request, prepared: Prepared, access: Access) -> AdmissionControl:
+        """Return the admission control of a call: `inner` for one whose prompt has no prefix that may be cached."""
+        body = prepared.body
+        if (
+            not self.options.unmarked
+            and b'"cache_control":{' not in body
+            and b'"prompt_cache_breakpoint":{' not in body
+        ):
+            return inner
+        prefixes = wire_prefixes(body, unmarked=self.options.unmarked)
+        if not prefixes:
+            return inner
+        key = access.name
+        model = self._models.get((key, prepared.model))
+        if model is None:
+            one_server = charging_of(prepared.provider.profile.name).limited_by == "concurrency"
+            facts = CacheFacts(0.0 if one_server else None)  # its cache can be read when the prompt was processed
+            model = self._models[key, prepared.model] = ModelCache(f"{key}/{prepared.model}", facts)
+        least = max(self.options.least_tokens, 2 * model.facts.uncached)
+        lines = [
+            (model.line(self._digest(body, prefix), prefix, self.runtime, self.options.wait), prefix.size)
+            for prefix in prefixes
+            if prefix.size / BYTES_PER_TOKEN >= least
+        ]
+        may_wait = request.priority != Priority.INTERACTIVE.value
+        streamed = None
+        if not prepared.stream and prepared.forwarder is None and prepared.durable is None and not prepared.asked:
+            streamed = partial(self.make_streamed, request, access.preparer)
+        return CachedCall(self, inner, model, prepared, lines, prefixes[-1], may_wait, streamed)
+
+    def _digest(self, body: bytes, prefix: WirePrefix) -> bytes:
+        (tools, tools_end), (rest, end) = prefix.tools, prefix.rest
+        for known in self._recent:
+            same_size = len(known[0]) == tools_end - tools and len(known[1]) == end - rest
+            if same_size and body.startswith(known[1], rest) and body.startswith(known[0], tools):
+                return known[2]
+        parts = body[tools:tools_end] if tools >= 0 else b"", body[rest:end]
+        digest = sha256(b"%d\0%b%b" % (len(parts[0]), *parts)).digest()
+        if prefix.size <= LARGEST_RECENT:
+            self._recent = [(*parts, digest), *self._recent[: RECENT - 1]]
+        return digest
+
+    def statistics(self) -> dict[str, CacheStatistics]:
+        """Return the figures of each key and model."""
+        return {
+            model.name: CacheStatistics(len(model.lines), model.read, model.written, model.usd_saved, model.waited)
+            for model in self._models.values()
+        }
+
+    def saved(self, prepared: Prepared, usage: Usage) -> float | None:
+        """Return the US dollars that a call has saved by the cache; None without a price."""
+        if self.price is None:
+            return None
+        plain = Usage(usage.input_tokens, 0, cached_tokens=0, cache_write_tokens=0)
+        used = Usage(
+            usage.input_tokens, 0, cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
+        )
+        try:
+            prices = [ask_price(self.price, prepared.provider, prepared.model, each) for each in (plain, used)]
+        except InvalidRequestError:
+            return None
+        return None if prices[0] is None or prices[1] is None else prices[0] - prices[1]
+
+
+class FirstEvents:
+    """Receives the first events of an attempt, for what they say of the cache, and gives them to the attempt."""
+
+    __slots__ = ("_attempt", "_call")
+
+    def __init__(self, attempt: Attempt, call: CachedCall) -> None:
+        self._attempt = attempt
+        self._call = call
+
+    def deliver(self, events: Sequence[Event]) -> None:
+        """Receive events, none of them terminal."""
+        attempt = self._attempt
+        if attempt.receiver is self and self._call.heard(attempt, any(type(event) is not Start for event in events)):
+            attempt.receiver = attempt
+        attempt.deliver(events)
+
+
+class CachedCall(AdmissionControl):
+    """Admission control of a call whose prompt has a prefix that its server may cache.
+
+    inner: the admission control that the call has then.
+    """
+
+    __slots__ = (
+        "_caches", "_call", "_deadline", "_entered", "_is_heard", "_line", "_lines", "_longest", "_make_streamed",
+        "_may_wait", "_model", "_prepared", "_size", "_waited", "inner",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        caches: PromptCaches,
+        inner: Admission,
+        model: ModelCache,
+        prepared: Prepared,
+        lines: list[tuple[PrefixLine, int]],
+        longest: WirePrefix,
+        may_wait: bool,
+        make_streamed: Callable[[], tuple[TargetRequest, WireRequest]] | None,
+    ) -> None:
+        """Create it. lines: those of its prefixes that are long enough, with their bytes, the shortest first.
+
+        make_streamed: makes a stream of the request, whose usage comes first; None if it is one, or cannot be.
+        """
+        self.inner: Admission = inner
+        self._caches = caches
+        self._model = model
+        self._prepared = prepared
+        self._size = len(prepared.body)
+        self._lines = lines
+        self._longest = longest
+        self._may_wait = may_wait
+        self._make_streamed = make_streamed
+        self._call: RunningCall | None = None
+        self._line: PrefixLine | None = None  # where it waits
+        self._deadline = math.inf
+        self._entered = 0.0
+        self._waited = 0.0
+        self._is_heard = False  # the server has said whether the attempt under way has read
+
+    @property
+    def uncounted(self) -> int:  # type: ignore[override]
+        return self.inner.uncounted
+
+    @property
+    def target(self) -> str:
+        return self.inner.target
+
+    @property
+    def _now(self) -> float:
+        return self._caches.runtime.loop.clock()
+
+    @property
+    def waiting_for(self) -> str:
+        if self._line is None:
+            return self.inner.waiting_for
+        state = self._line.state
+        writer = None if state.writer is None else state.writer.call_number
+        whose = "another call" if writer is None else f"call {writer}"
+        return f"a prompt prefix of {state.tokens:,.0f} tokens that {whose} is writing"
+
+    @property
+    def call_number(self) -> int | None:
+        """The number of the call in its engine; None before it is started."""
+        return None if self._call is None else self._call.number
+
+    def waited(self, seconds: float) -> dict[str, float]:
+        by_reason = self.inner.waited(seconds - self._waited)
+        if self._waited > LEAST_WAIT:
+            by_reason["prefix"] = self._waited
+        return by_reason
+
+    # --- before an attempt ---
+
+    def enter(self, call: RunningCall, deadline: float, now: float, *, again: bool) -> None:
+        if again:  # no call waits twice for a prefix
+            self.inner.enter(call, deadline, now, again=True)
+            return
+        self._call, self._deadline, self._entered = call, deadline, now
+        known = [line for line, _ in self._lines if line.state.is_known(now)]
+        if known and not known[-1].state.enter(self, now, may_wait=self._may_wait):
+            self._line = known[-1]
+            self._line.schedule()
+        else:
+            self._go(call, now)
+
+    def released(self) -> None:
+        """Go on: the call need not wait for a prefix any longer."""
+        now = self._now
+        self._end_wait(now)
+        if self._call is not None:
+            self._go(self._call, now)
+
+    def _end_wait(self, now: float) -> None:
+        if self._line is not None:
+            self._line = None
+            self._waited = now - self._entered
+
+    def _go(self, call: RunningCall, now: float) -> None:
+        proves = False
+        for line, _ in self._lines:
+            line.state.sent(self, now)
+            proves = proves or line.state.phase is not OPEN
+        if proves and self._make_streamed is not None:
+            call.send_streamed(self._make_streamed()[0])
+        self.inner.enter(call, self._deadline, now, again=False)
+
+    def begin(self, now: float) -> None:
+        self._is_heard = False
+        for line, _ in self._lines:
+            line.state.sent(self, now)
+        self.inner.begin(now)
+
+    # --- what the server says ---
+
+    def confirm(self, attempt: Attempt) -> None:
+        if self._lines and attempt.prepared.stream and not self._is_heard:
+            attempt.receiver = FirstEvents(attempt, self)
+        self.inner.confirm(attempt)
+
+    def heard(self, attempt: Attempt, has_content: bool) -> bool:
+        """Take what the first events say. Returns False if the next ones may say more."""
+        response = attempt.partial_response()
+        usage = Usage() if response is None else response.usage
+        if usage.cached_tokens is not None or usage.cache_write_tokens is not None:
+            self._report(usage)
+            return True
+        if has_content:
+            now = self._now
+            for line, _ in self._lines:
+                line.state.begun(self, now)
+                line.look()
+        return has_content
+
+    def _report(self, usage: Usage) -> None:
+        """Let the prefixes know which of them the call has read. It reads whole prefixes, and reports tokens."""
+        self._is_heard = True
+        now, read, shorter = self._now, usage.cached_tokens or 0, 0
+        written = usage.cache_write_tokens
+        per_byte = (usage.input_tokens or self._size / BYTES_PER_TOKEN) / self._size
+        for line, size in self._lines:
+            has_read = read > 0 and read >= per_byte * (shorter + size) / 2
+            line.state.report(self, now, has_read=has_read, has_written=None if written is None else written > 0)
+            line.look()
+            shorter = size
+
+    def _leave(self) -> None:
+        for line, _ in self._lines:
+            line.state.leave(self)
+            line.look()
+
+    # --- the rest is the inner one's ---
+
+    def connected(self, attempt: Attempt) -> None:
+        self.inner.connected(attempt)
+
+    def first_content(self) -> None:
+        self.inner.first_content()
+
+    def resent(self, attempt: Attempt, error: ProviderError) -> None:
+        self.inner.resent(attempt, error)
+
+    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
+        self._leave()
+        return self.inner.failed(attempt, error, may_wait=may_wait)
+
+    def pause_after(self, error: ProviderError, delay: float) -> float | None:
+        return self.inner.pause_after(error, delay)
+
+    def rival_chosen(self) -> None:
+        self.inner.rival_chosen()
+
+    def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
+        self.inner.rival_failed(attempt, error)
+
+    def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
+        usage = None if outcome is None or outcome.response is None else outcome.response.usage
+        if usage is not None and not self._is_heard and outcome is not None and outcome.success:
+            self._report(usage)
+        self._end_wait(self._now)
+        self._leave()
+        self._call = None
+        self.inner.end(outcome, attempt)
+
+    def complete(self, completion: Completion) -> None:
+        self.inner.complete(completion)
+        if completion.cache is not None:
+            return  # it is counted
+        model, tokens = self._model, self._longest.size / BYTES_PER_TOKEN
+        shared = f"{'tools' if not self._longest.rest[1] else 'the prompt'} up to a mark, about {tokens:,.0f} tokens"
+        completion.cache = CacheUse(waited=self._waited, shared=shared)
+        model.waited += self._waited
+        if completion.response is None:
+            return
+        usage = completion.response.usage
+        completion.cache.read, completion.cache.written = usage.cached_tokens, usage.cache_write_tokens
+        model.read += usage.cached_tokens or 0
+        model.written += usage.cache_write_tokens or 0
+        saved = self._caches.saved(self._prepared, usage)
+        if saved is not None:
+            model.usd_saved = (model.usd_saved or 0.0) + saved

@@ -1,0 +1,171 @@
+"""Calls with one beginning of their prompts, at servers with caches: who writes, who waits, and what each call says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import manystream as ms
+from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
+from manystream.simulator.knobs import Knobs
+from manystream.simulator.prompt_caches import CacheModel
+from manystream.simulator.service import ServiceSettings
+
+CACHES = CacheModel(cold=3, warm=0.5, lag=0.5)
+PROVIDERS: dict[str, ms.Provider] = {
+    "claude-sonnet-4-5": ms.Anthropic("key", base_url="http://modelled.test"),
+    "gpt-5.6": ms.OpenAIChat("key", base_url="http://modelled.test/v1"),
+}
+
+
+@asynccontextmanager
+async def opened(
+    caches: CacheModel = CACHES, knobs: Knobs | None = None, model: str = "claude-sonnet-4-5", **options: object
+) -> AsyncGenerator[tuple[ms.Engine, ModelledServer]]:
+    async with trio.open_nursery() as nursery:
+        server = ModelledServer(nursery, ServiceSettings(knobs=knobs or Knobs(events=2), journal=0, caches=caches))
+        traffic = ms.Traffic(**options)  # type: ignore[arg-type]
+        async with ms.open_engine([PROVIDERS[model]], dial=server.dial, traffic=traffic) as engine:
+            yield engine, server
+        nursery.cancel_scope.cancel()
+
+
+def flat_price(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+    return (usage.input_tokens or 0) * 1e-6
+
+
+def request(task: str, rules: str = RULES, model: str = "claude-sonnet-4-5", **options: object) -> ms.Request:
+    system = [ms.Text(rules, cache_control=ms.CacheControl())]
+    return ms.Request(model, [ms.Message.user(task)], system=system, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+@pytest.mark.parametrize("lag", [0.0, 0.5, 2.0])
+async def test_a_prefix_is_paid_for_once(lag: float, streamed: bool, autojump_clock: MockClock) -> None:
+    case = replace(row(lag=lag), calls=100, streamed=streamed)
+    [without] = await measure(case, ms.Traffic(warm=False))
+    [outcome] = await measure(case, ms.Traffic())
+    assert not outcome.failed
+    assert outcome.cost <= (1.15 if streamed else 1.3) * case.least
+    assert outcome.end <= without.end + case.later
+    assert without.cost > 5 * outcome.cost
+
+
+@pytest.mark.parametrize("model", list(PROVIDERS))
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+async def test_every_call_says_what_it_had(streamed: bool, model: str, autojump_clock: MockClock) -> None:
+    async with opened(model=model, price=flat_price) as (
+        engine,
+        _,
+    ):
+        start = engine.start_stream if streamed else engine.start_request
+        question = "the mark is in the question" if model == "gpt-5.6" else "task"
+        calls = [start(request(f"{question} {number}", model=model)) for number in range(5)]
+        assert calls[0].waiting_for == ""
+        assert calls[4].waiting_for.startswith("a prompt prefix of ")
+        assert calls[4].waiting_for.endswith(" tokens that call 1 is writing")
+        done = [await call.wait() for call in calls]
+        assert all(completion.success for completion in done), done[0].error
+        uses = [completion.cache for completion in done]
+        assert all(use is not None for use in uses)
+        written, read = [sum(getattr(use, name) or 0 for use in uses) for name in ("written", "read")]
+        assert 0 < written < read
+        assert uses[0] is not None
+        assert uses[0].waited == 0
+        assert uses[4] is not None
+        assert 3 < uses[4].waited <= 10
+        assert done[4].timings.waited["prefix"] == uses[4].waited
+        assert "up to a mark, about " in uses[4].shared
+        [(name, figures)] = engine.statistics().traffic.caches.items()
+        assert name == f"{PROVIDERS[model].name}/{model}"
+        assert (figures.read, figures.written) == (read, written)
+        assert figures.prefixes >= 1
+        assert figures.usd_saved == 0.0
+        assert figures.waited == sum(use.waited for use in uses if use is not None)
+
+
+async def test_calls_that_never_wait(autojump_clock: MockClock) -> None:
+    """A single call, a unique prompt, an urgent one, one without a mark, a short prefix, and a readable prefix."""
+    async with opened() as (engine, _):
+        kinds = [
+            request("one"), request("another", rules="Other " + RULES), request("urgent", priority="interactive"),
+            ms.Request("claude-sonnet-4-5", [ms.Message.user("no mark")]), request("short", rules="Be kind."),
+        ]  # fmt: skip
+        done = [await call.wait() for call in [engine.start_stream(each) for each in kinds]]
+        assert [None if each.cache is None else each.cache.waited for each in done] == [0, 0, 0, None, 0]
+        later = await engine.start_stream(request("later")).wait()
+        assert later.cache is not None
+        assert (later.cache.waited, later.cache.written) == (0, 0)
+        assert (later.cache.read or 0) > 1024
+
+
+async def test_without_warm_nobody_waits(autojump_clock: MockClock) -> None:
+    async with opened(warm=False) as (engine, _):
+        done = [await call.wait() for call in [engine.start_stream(request(f"{number}")) for number in range(3)]]
+        assert [each.cache for each in done] == [None] * 3
+        assert not engine.statistics().traffic.caches
+
+
+@pytest.mark.parametrize("how", ["cancelled", "refused", "hangs"])
+async def test_a_writer_that_fails_delays_nobody_long(how: str, autojump_clock: MockClock) -> None:
+    knobs = Knobs(events=2)
+    async with opened(knobs=knobs) as (engine, _):
+        texts = {"refused": "simulate: status=400 task", "hangs": "simulate: hang task"}
+        first = engine.start_stream(request(texts.get(how, "task"), timeouts=ms.Timeouts(total=30)))
+        calls = [engine.start_stream(request(f"{number}")) for number in range(4)]
+        await trio.sleep(1)
+        if how == "cancelled":
+            first.cancel()
+        done = [await call.wait() for call in calls]
+        assert all(each.success for each in done)
+        waits = [each.cache.waited for each in done if each.cache is not None]
+        assert max(waits) <= 10
+        assert min(waits) <= (10 if how == "hangs" else 1)
+        assert not (await first.wait()).success
+
+
+async def test_a_waiting_call_has_its_own_timeouts(autojump_clock: MockClock) -> None:
+    async with opened() as (engine, _):
+        engine.start_stream(request("writer"))
+        waiting = engine.start_stream(request("waits", timeouts=ms.Timeouts(queue=1)))
+        error = (await waiting.wait()).error
+        assert error is not None
+        assert "waiting for a prompt prefix of " in error.message
+        cancelled = engine.start_stream(request("cancelled"))
+        cancelled.cancel()
+        assert (await cancelled.wait()).error_category is ms.ErrorCategory.CANCELLED
+
+
+async def test_a_server_without_a_cache_is_waited_for_once(autojump_clock: MockClock) -> None:
+    case: Row = replace(ROWS["no cache at all"], calls=30)
+    off = await measure(case, ms.Traffic(warm=False), 2)
+    on = await measure(case, ms.Traffic(), 2)
+    assert on[0].end <= off[0].end + case.later
+    assert on[1].end <= off[1].end + 0.1, "the order of the server's random times differs"
+
+
+async def test_an_unmarked_prefix_waits_where_that_is_asked(autojump_clock: MockClock) -> None:
+    caches = replace(CACHES, server="vllm", lag=0)
+    for warm, waits in ((True, False), (ms.Warm(unmarked=True), True)):
+        async with opened(caches, model="gpt-5.6", warm=warm) as (engine, server):
+            system, model = RULES, "gpt-5.6"
+            calls = [
+                engine.start_stream(ms.Request(model, [ms.Message.user(f"{number}")], system=system))
+                for number in range(20)
+            ]
+            done = [await call.wait() for call in calls]
+            assert all(each.success for each in done)
+            assert server.counts.reads == (19 if waits else 0)
+
+
+async def test_fan_out_without_marks_is_as_before(autojump_clock: MockClock) -> None:
+    ends: list[float] = []
+    for warm in (True, False):
+        async with opened(warm=warm) as (engine, _):
+            ends.append((await fan_out(engine, 20, mark=False)).end)
+    assert ends[0] == ends[1]
