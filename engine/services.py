@@ -120,7 +120,10 @@ async def trio_tasks() -> AsyncGenerator[TrioTasks, None]:
     """Hold the tasks of an engine in a nursery until the block is left, which must not raise."""
     async with trio.open_nursery() as nursery:
         tasks = TrioTasks(nursery)
-        await nursery.start(tasks.run)
+        with trio.CancelScope(
+            shield=True
+        ):  # cancelled meanwhile, the tasks would stay in this call, which waits for them
+            await nursery.start(tasks.run)
         yield tasks
         tasks.end()
 

@@ -89,6 +89,27 @@ async def test_a_cancelled_block_ends_its_calls(autojump_clock: MockClock) -> No
     assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
 
 
+@pytest.mark.parametrize("ticks", range(6))
+async def test_an_engine_opens_in_a_task_that_is_cancelled(ticks: int) -> None:
+    """Whenever the cancellation comes: before the engine opens, or at any step of it."""
+
+    async def cancel(scope: trio.CancelScope) -> None:
+        for _ in range(ticks):
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        scope.cancel()
+
+    with trio.fail_after(60), trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            with trio.CancelScope() as scope:
+                if ticks:
+                    nursery.start_soon(cancel, scope)
+                else:
+                    scope.cancel()
+                async with ms.open_engine([ms.OpenAIChat("k", "http://127.0.0.1:1/v1")]):
+                    await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
 async def test_use_after_close_is_a_clear_error() -> None:
     async with ms.open_engine([ms.OpenAIChat(api_key="k")]) as engine:
         pass
