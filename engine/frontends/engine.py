@@ -12,6 +12,7 @@ from ...providers.model.options import PauseMode
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ..call.callbacks import OnCompletion, OnEvent
+from ..call.completion import CacheUse
 from ..call.handle import Call
 from ..gate import CONCURRENCY, Calls
 from .opening import EngineBlock, open_calls
@@ -110,6 +111,22 @@ class EngineMethods:
         finally:
             call.cancel()
             del call  # the traceback of an error refers to this frame, and the call to the error: no cycle
+
+    async def warm(self, request: Request) -> CacheUse:
+        """Write the prompt of a request to the server's cache, without an answer, so that later calls read it.
+
+        Raises `InvalidRequestError` where the server has no such request, and `ProviderError` if the call fails.
+        """
+        from ...providers.model.cached_requests import warming
+
+        call = self.start_request(warming(request))
+        try:
+            completion = await call.wait()
+            usage = completion.response_or_raise().usage
+            return completion.cache or CacheUse(usage.cached_tokens, usage.cache_write_tokens)
+        finally:
+            call.cancel()
+            del call  # as in `request`
 
     def stream(self, request: Request | str, *, after: int | None = None) -> EventStream:
         """Return a streamed call as an async iterator with backpressure: `async with engine.stream(request) as events`.

@@ -15,7 +15,9 @@ from ...providers.catalog.provider import AccessToken, APIKey, Provider, keys_of
 from ...providers.catalog.registry import DURABLE_DIALECTS, dialect_of
 from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
+from ...providers.model.cached_requests import NO_PREWARM, PREWARMING, with_marks
 from ...providers.model.request import Request, given_of
+from ...providers.wire.cache_marks import CACHE_CONTROL
 from ...providers.wire.quirks import SessionField
 from ...providers.wire.wire_head import bearer, sent_session
 from ...transport.backend import Backend
@@ -110,8 +112,10 @@ class Preparer:
             or request.logprobs is not None
             or request.prompt_token_ids is not None
             or request.continue_aborted
+            or request.cache is not None
+            or request.max_output_tokens == 0
         ):
-            _check_options(request, shared)
+            request = _with_options(request, shared)
         conversation = None
         if provider.websocket and forwarded is None and stored is None and self._sockets is not None:
             conversation = self._sockets.conversation(request)
@@ -329,8 +333,10 @@ def _stored(shared: Shared) -> StoredAnswers:
     return stored
 
 
-def _check_options(request: Request, shared: Shared) -> None:
-    """Raise `InvalidRequestError` for an option of the request that only other dialects have."""
+def _with_options(request: Request, shared: Shared) -> Request:
+    """Return the request with cache marks, if it asks for them. Raises `InvalidRequestError` for an option of the
+    request that only other dialects have.
+    """
     for name, value in (
         ("prompt_token_ids", request.prompt_token_ids is not None),
         ("return_tokens", request.return_tokens),
@@ -341,6 +347,10 @@ def _check_options(request: Request, shared: Shared) -> None:
             raise InvalidRequestError(
                 name, f"{shared.provider.name!r} speaks {shared.dialect.name}, which has no such option"
             )
+    if request.max_output_tokens == 0 and shared.dialect.name not in PREWARMING:
+        raise InvalidRequestError("max_output_tokens", f"must be at least 1 for {shared.provider.name!r}{NO_PREWARM}")
+    takes_marks = shared.dialect.name == "anthropic" or shared.provider.profile.quirks.cache_mark == CACHE_CONTROL
+    return with_marks(request) if request.cache == "auto" and takes_marks else request
 
 
 def _checked_headers(

@@ -145,7 +145,8 @@ class PromptCaches:
         ]
         may_wait = request.priority != Priority.INTERACTIVE.value
         streamed = None
-        if not prepared.stream and prepared.forwarder is None and prepared.durable is None and not prepared.asked:
+        is_plain = prepared.forwarder is None and prepared.durable is None and not prepared.asked
+        if is_plain and not prepared.stream and request.max_output_tokens != 0:
             streamed = partial(self.make_streamed, request, access.preparer)
         return CachedCall(self, inner, model, prepared, lines, prefixes[-1], may_wait, streamed)
 

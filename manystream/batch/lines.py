@@ -22,7 +22,7 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from string import Formatter
-from typing import TypeAlias, TypedDict, TypeVar, cast
+from typing import Literal, TypeAlias, TypedDict, TypeVar, cast
 
 from .. import InvalidRequestError, ManystreamError, Message, Usage
 from ..providers.convert.plain_forms import function_tool
@@ -276,6 +276,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         logprobs=_whole(members, "logprobs"),
         prompt_token_ids=cast("list[int] | None", members.take("prompt_token_ids")),
         continue_aborted=members.flag("continue_aborted") or False,
+        cache=cast("Literal['auto'] | None", members.text("cache")),
     )
 
 

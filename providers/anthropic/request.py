@@ -77,6 +77,8 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
     validate_options(request)
     warnings: list[str] = []
+    if request.max_output_tokens == 0:
+        _check_prewarm(request, stream=stream)
     thinking = _thinking(request, model, warnings)
     quirks = provider.profile.quirks
     body: dict[str, JSON] = {"anthropic_version": VERTEX_VERSION} if quirks.raw_predict else {"model": model}
@@ -113,6 +115,19 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
     return wire
+
+
+def _check_prewarm(request: Request, *, stream: bool) -> None:
+    """Raise `InvalidRequestError` for what Anthropic refuses in a request that only writes the prompt to the cache."""
+    refused = {
+        "thinking": request.thinking is not None,
+        "response_schema": request.response_schema is not None,
+        "tool_choice": request.tool_choice not in ("auto", "none"),
+        "max_output_tokens": stream,
+    }
+    for name, is_refused in refused.items():
+        if is_refused:
+            raise InvalidRequestError(name, "does not go with max_output_tokens=0 or a stream of it: use engine.warm")
 
 
 def _messages(request: Request, provider: Provider, warnings: list[str]) -> JSON:
@@ -169,6 +184,8 @@ def _thinking(request: Request, model: str, warnings: list[str]) -> WireThinking
 def _max_tokens(request: Request, thinking: WireThinking, warnings: list[str]) -> int:
     """Return the limit on thinking and answer together. It must be above the budget, to leave room for the answer."""
     limit = request.max_output_tokens
+    if limit == 0:
+        return 0
     if limit is None:
         default = ADAPTIVE_MAX_TOKENS if thinking.active and not thinking.budget else DEFAULT_MAX_TOKENS
         return thinking.budget + default

@@ -160,6 +160,7 @@ class RequestOptions(TypedDict, total=False):
     logprobs: int | None
     prompt_token_ids: Sequence[int] | None
     continue_aborted: bool
+    cache: Literal["auto"] | None
     keep_received: bool
 
 
@@ -184,7 +185,8 @@ class Request(_CachedForm):
     tools: functions that the model may call, as `Tool` values; a dict in OpenAI's form becomes one.
     tool_choice: `auto`, `none`, `required`, or a tool's name.
     thinking: a level, its name (`"high"`), or a `ThinkingConfig`.
-    max_output_tokens: the most tokens that the model may generate.
+    max_output_tokens: the most tokens that the model may generate. 0 writes the prompt to the server's cache and asks
+        for no answer, as `engine.warm` does.
     temperature: randomness of the output, 0 or more; the upper end depends on the provider.
     top_p: the part of the probability mass that tokens are chosen from, 0 to 1.
     stop: texts at which the model stops.
@@ -216,6 +218,8 @@ class Request(_CachedForm):
     continue_aborted: an answer that the server stopped before its end, for new weights or because it was killed, goes
         on with the prompt and the ids so far as the new prompt, and is joined to one. For `ms.VLLMGenerate` and
         `ms.SGLangGenerate`, with ids.
+    cache: `"auto"` sets cache marks where they pay: behind tools and system prompt, behind the last message, and each
+        15 blocks in a last round with many results. For servers that take marks; a request with marks keeps its own.
     keep_received: the provider's own JSON of the answer is on `Response.received`, unchanged. A stream takes more CPU
         with it, because each of its events is parsed whole.
 
@@ -249,6 +253,7 @@ class Request(_CachedForm):
     logprobs: int | None = field(default=None, kw_only=True)
     prompt_token_ids: Sequence[int] | None = field(default=None, kw_only=True)
     continue_aborted: bool = field(default=False, kw_only=True)
+    cache: Literal["auto"] | None = field(default=None, kw_only=True)
     keep_received: bool = field(default=False, kw_only=True)
     # The body as an SDK's arguments wrote it. A field, so that `dataclasses.replace` keeps it.
     _given: GivenBody | None = field(default=None, kw_only=True, repr=False, compare=False)

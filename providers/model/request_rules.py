@@ -31,6 +31,7 @@ from .rules import (
     sequence,
     text,
     whole,
+    word,
 )
 from .structured import is_schema
 from .tokens import ids_of
@@ -139,7 +140,7 @@ REQUEST = Checker(
                 },
             )
         ),
-        "max_output_tokens": optional(whole(1)),
+        "max_output_tokens": optional(whole(0)),
         "temperature": optional(number(0, must="a number of at least 0")),
         "top_p": optional(number(0, 1, must="a number from 0 to 1")),
         "stop": sequence(NAME, "a list of texts", forms={str: "use stop=[{}]"}),
@@ -172,6 +173,7 @@ REQUEST = Checker(
             )
         ),
         "continue_aborted": flag(),
+        "cache": optional(word("auto")),
         "keep_received": flag(),
         "_given": optional(instance(GivenBody)),
     },

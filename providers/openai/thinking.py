@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..errors import InvalidRequestError
+from ..json.json_types import JSONObject
+from ..model.cached_requests import NO_PREWARM
 from ..model.request import ThinkingConfig, ThinkingLevel
 
 
@@ -152,6 +155,13 @@ def takes_breakpoints(model: str) -> bool:
     """Return whether a model accepts explicit cache marks. Older ones cache by themselves and refuse the mark."""
     version = _VERSION.match(family_name(model))
     return version is not None and (int(version[1]), int(version[2] or 0)) >= BREAKPOINTS_FROM
+
+
+def add_prewarm(body: JSONObject, model: str) -> None:
+    """Let a request write its prompt to the cache without an answer. Raises `InvalidRequestError` for older models."""
+    if not takes_breakpoints(model):
+        raise InvalidRequestError("max_output_tokens", f"must be at least 1 for {model!r}{NO_PREWARM}")
+    body["prompt_cache_options"] = {"prewarm": True}
 
 
 def _efforts(name: str) -> Efforts | None:

@@ -311,7 +311,7 @@ def test_a_request_has_these_defaults() -> None:
         "parallel_tool_calls": None, "metadata": None, "timeouts": None, "retry": None, "extra_body": None,
         "extra_headers": None, "priority": ms.Priority.NORMAL, "tenant": None, "session": None, "tags": None,
         "durable": False, "return_tokens": False, "logprobs": None, "prompt_token_ids": None,
-        "continue_aborted": False, "keep_received": False, "_given": None,
+        "continue_aborted": False, "cache": None, "keep_received": False, "_given": None,
     }  # fmt: skip
     assert (request.system_blocks, request.thinking_config) == ([], None)
     assert "extra_headers" not in repr(ms.Request("m", USER, extra_headers={"a": "secret"}))

@@ -30,7 +30,7 @@ from ...wire.quirks import Quirks
 from ...wire.tool_names import check_tool_names
 from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import strict_schema
-from ..thinking import is_reasoning_model, takes_sampling
+from ..thinking import add_prewarm, is_reasoning_model, takes_sampling
 from .block_writer import BlockWriter, cache_mark_member, plain_text
 from .message_writer import MessageWriter, WriterState
 from .thinking import thinking_members
@@ -225,11 +225,13 @@ def _response_format(schema: JSONObject, quirks: Quirks, system: list[Text], war
 
 
 def _add_limits(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:
-    if request.max_output_tokens is not None:
+    if request.max_output_tokens == 0 and not quirks.load:
+        add_prewarm(body, model)
+    elif request.max_output_tokens is not None:
         member = quirks.max_tokens_member
         if member == "by_model":
             member = "max_completion_tokens" if is_reasoning_model(model) else "max_tokens"
-        body[member] = request.max_output_tokens
+        body[member] = request.max_output_tokens or 1  # an inference server writes the prompt to its cache in any case
     if request.temperature is not None or request.top_p is not None:
         refused = quirks.reasoning_refuses_sampling and not takes_sampling(model, string(body, "reasoning_effort"))
         for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):

@@ -31,7 +31,7 @@ from ...wire.quirks import Quirks
 from ...wire.tool_names import check_tool_names
 from ...wire.wire_head import add_session, path_with_query, request_headers
 from ..schema import is_strict, strict_schema
-from ..thinking import effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
+from ..thinking import add_prewarm, effort_for, is_reasoning_model, may_reason, takes_breakpoints, takes_sampling
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 from .message_writer import MessageWriter, WriterState
 from .turns import NOT_IN_A_TURN, ResponsesTurn
@@ -271,7 +271,9 @@ def _text_format(schema: JSONObject) -> JSONObject:
 def _add_limits(body: JSONObject, request: Request, model: str, warnings: list[str]) -> None:
     """Add the limit of output tokens, and sampling if the model accepts it."""
     limit = request.max_output_tokens
-    if limit is not None:
+    if limit == 0:
+        add_prewarm(body, model)
+    elif limit is not None:
         if limit < MIN_OUTPUT_TOKENS:
             warnings.append(f"max_output_tokens: {limit} is below the API's minimum; sent as {MIN_OUTPUT_TOKENS}")
         body["max_output_tokens"] = max(limit, MIN_OUTPUT_TOKENS)

@@ -169,3 +169,38 @@ async def test_fan_out_without_marks_is_as_before(autojump_clock: MockClock) -> 
         async with opened(warm=warm) as (engine, _):
             ends.append((await fan_out(engine, 20, mark=False)).end)
     assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("model", list(PROVIDERS))
+@pytest.mark.parametrize("has_traffic", [True, False])
+async def test_a_prompt_can_be_written_before_its_calls(
+    model: str, has_traffic: bool, autojump_clock: MockClock
+) -> None:
+    async with opened(model=model, warm=has_traffic) as (engine, server):
+        use = await engine.warm(request("task", model=model, thinking="high"))
+        assert (use.read, (use.written or 0) > 1024) == (0, True)
+        await trio.sleep(0.6)
+        assert await engine.request(request("task", model=model))
+        assert server.counts.reads == 1
+
+
+async def test_where_no_prompt_can_be_written(autojump_clock: MockClock) -> None:
+    gemini = ms.Gemini("k", base_url="http://modelled.test")
+    async with ms.open_engine([gemini, *PROVIDERS.values()]) as engine:
+        for model in ("gemini-2.5-flash", "gpt-5-mini"):
+            with pytest.raises(
+                ms.InvalidRequestError, match=r"max_output_tokens: must be at least 1 for .* no request"
+            ):
+                await engine.warm(ms.Request(model, [ms.Message.user("Hello")], system=RULES))
+        with pytest.raises(ms.InvalidRequestError, match=r"use engine\.warm"):
+            engine.start_stream(request("task", max_output_tokens=0))
+
+
+async def test_marks_are_set_where_the_server_takes_them(autojump_clock: MockClock) -> None:
+    async with opened() as (engine, _):
+        plain = ms.Request("claude-sonnet-4-5", [ms.Message.user("Hello")], system=RULES, cache="auto")
+        first, second = [await engine.start_stream(plain).wait() for _ in range(2)]
+        assert first.cache is not None
+        assert second.cache is not None
+        assert (first.cache.written or 0) > 1024
+        assert second.cache.read == first.cache.written

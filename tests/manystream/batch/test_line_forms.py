@@ -140,6 +140,7 @@ OPTIONS: dict[str, object] = {
     "logprobs": 0,
     "prompt_token_ids": [1, 2],
     "continue_aborted": True,
+    "cache": "auto",
 }
 
 

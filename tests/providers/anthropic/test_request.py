@@ -288,7 +288,7 @@ def test_a_warning_is_given_once() -> None:
         ({"messages": [ms.Message.user("")]}, "messages"),
         ({"messages": [ms.Message.user(" \n")]}, "messages"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"max_output_tokens": 0}, "max_output_tokens"),
+        ({"max_output_tokens": -1}, "max_output_tokens"),
         ({"response_schema": {}}, "response_schema"),
         ({"thinking": ms.ThinkingConfig(budget_tokens=10)}, "thinking.budget_tokens"),
     ],
