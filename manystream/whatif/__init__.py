@@ -19,8 +19,8 @@ The engine is the real one. What is modelled is the servers, and the report says
 from __future__ import annotations
 
 from .fit import Server
-from .outcomes import Figures, Side, Spread
+from .outcomes import Figures, Spread
 from .recorded import RecordingError
 from .report import Report, run
 
-__all__ = ["Figures", "RecordingError", "Report", "Server", "Side", "Spread", "run"]
+__all__ = ["Figures", "RecordingError", "Report", "Server", "Spread", "run"]

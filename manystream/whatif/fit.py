@@ -27,6 +27,9 @@ from .recorded import REFUSED, Recorded
 EXPLAINED = 0.2
 """The calls under way count where they explain at least this part of what a line does not."""
 
+ROUNDS = 100
+"""Of improving the slopes of a line."""
+
 LEAST_FIRST = 0.0005
 """Seconds: no server answers sooner."""
 
@@ -91,13 +94,8 @@ class Server:
     @property
     def limits(self) -> Mapping[str, float]:
         """The limits that it names, as the simulator's options."""
-        names = [name for name in self.__slots__ if name.endswith(("_per_minute", "_per_day")) or name == "concurrent"]
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    @property
-    def has_speed(self) -> bool:
-        """Whether it says how fast the server answers."""
-        return self.first_event is not None and self.tokens_per_second is not None
+        named = {name: getattr(self, name) for name in (*FIELDS.values(), "concurrent") if hasattr(self, name)}
+        return {name: value for name, value in named.items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -252,12 +250,13 @@ def _find_loads(recorded: Recorded) -> None:
 def _speed(fit: Fit, rows: list[int], *, stream: bool) -> Speed:
     """Fit the lines of one server, and note what they do not explain."""
     exchanges, calls = fit.recorded.exchanges, [int(fit.recorded.exchanges["call"][row]) for row in rows]
-    output = [float(max(1, fit.recorded.output(call))) for call in calls]
-    load = [exchanges["load"][row] for row in rows]
-    firsts = [exchanges["first" if stream else "ended"][row] for row in rows]
-    rests = [exchanges["ended"][row] - first for row, first in zip(rows, firsts, strict=True)]
-    columns = [[float(fit.uncached(call)) for call in calls], [0.0] * len(rows) if stream else output, load]
-    later = [output, [tokens * under_way for tokens, under_way in zip(output, load, strict=True)]]
+    output = array("d", (max(1, fit.recorded.output(call)) for call in calls))
+    load = array("d", (exchanges["load"][row] for row in rows))
+    firsts = array("d", (exchanges["first" if stream else "ended"][row] for row in rows))
+    rests = array("d", (exchanges["ended"][row] - first for row, first in zip(rows, firsts, strict=True)))
+    nothing = array("d", bytes(8 * len(rows)))
+    columns = [array("d", map(fit.uncached, calls)), nothing if stream else output, load]
+    later = [output, array("d", map(operator.mul, output, load))]
     speed = Speed(_line(columns, firsts), _line(later, rests), rows)
     for place, row in enumerate(rows):
         exchanges["offset"][row] = firsts[place] - _at(speed.first, [column[place] for column in columns])
@@ -267,50 +266,37 @@ def _speed(fit: Fit, rows: list[int], *, stream: bool) -> Speed:
     return speed
 
 
-def _line(columns: list[list[float]], values: list[float]) -> list[float]:
+def _line(columns: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     """Return base and slopes over the columns; that of the last one, the load, where it explains enough of what the
     others do not."""
-    without, line = [*fit_line(columns[:-1], values), 0.0], fit_line(columns, values)
-    left, less = (
-        sum((value - _at(found, row)) ** 2 for value, *row in zip(values, *columns, strict=True))
-        for found in (without, line)
-    )
-    return line if less < (1 - EXPLAINED) * left else without
+    without, left = fit_line(columns[:-1], values)
+    line, less = fit_line(columns, values)
+    return line if less < (1 - EXPLAINED) * left else [*without, 0.0]
 
 
 def _at(line: Sequence[float], values: Sequence[float]) -> float:
     return line[0] + sum(slope * value for slope, value in zip(line[1:], values, strict=True))
 
 
-def fit_line(columns: list[list[float]], values: list[float]) -> list[float]:
-    """Return base and slopes of the least squares. More of anything takes no less time: no slope is below 0."""
+def fit_line(columns: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[float], float]:
+    """Return base and slopes of the least squares, and the sum of the squares that are left.
+
+    More of anything takes no less time: no slope is below 0. One slope after the other is improved until none changes.
+    """
     middle, slopes = sum(values) / len(values), [0.0] * len(columns)
-    centres = [sum(column) / len(values) for column in columns]
-    used = [place for place, column in enumerate(columns) if max(column) > min(column)]
-    while used:
-        centred = [[value - centres[place] for value in columns[place]] for place in used]
-        found = _solve([
-            [*(sum(map(operator.mul, one, other)) for other in centred),
-             sum(a * (value - middle) for a, value in zip(one, values, strict=True))]
-            for one in centred
-        ])  # fmt: skip
-        slopes = [0.0] * len(columns)
-        for place, slope in zip(used, found, strict=True):
-            slopes[place] = slope
-        used = [place for place in used if slopes[place] > 0] if min(slopes) < 0 else []
-    return [middle - sum(map(operator.mul, slopes, centres)), *(max(0.0, slope) for slope in slopes)]
-
-
-def _solve(rows: list[list[float]]) -> list[float]:
-    """Solve a few linear equations by elimination; what does not follow from them is 0."""
-    sizes = [1e-9 * abs(row[place]) for place, row in enumerate(rows)]
-    for place in range(len(rows)):
-        pivot = rows[place]
-        for other, row in enumerate(rows):
-            if other != place and abs(pivot[place]) > sizes[place]:
-                factor = row[place] / pivot[place]
-                rows[other] = [a - factor * b for a, b in zip(row, pivot, strict=True)]
-    return [row[-1] / row[place] if abs(row[place]) > sizes[place] else 0.0 for place, row in enumerate(rows)]
+    left = array("d", (value - middle for value in values))
+    means = [sum(column) / len(values) for column in columns]
+    sizes = [sum((x - mean) ** 2 for x in column) for column, mean in zip(columns, means, strict=True)]
+    for _ in range(ROUNDS):
+        before = [*slopes]
+        for place, (column, mean, size) in enumerate(zip(columns, means, sizes, strict=True)):
+            step = sum((x - mean) * y for x, y in zip(column, left, strict=True)) / size if size else 0.0
+            step = max(-slopes[place], step)
+            slopes[place] += step
+            left = array("d", (y - step * (x - mean) for x, y in zip(column, left, strict=True))) if step else left
+        if all(abs(new - old) <= 1e-9 * abs(new) for new, old in zip(slopes, before, strict=True)):
+            break
+    return [middle - sum(map(operator.mul, slopes, means)), *slopes], sum(y * y for y in left)
 
 
 # --- limits ---

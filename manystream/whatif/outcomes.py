@@ -114,7 +114,7 @@ class Spread:
     longest: float = 0.0
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class Figures:
     """The figures of some calls.
 
@@ -123,6 +123,8 @@ class Figures:
     cost: US dollars; None where no price is known.
     latency: from the start of a call to its whole answer.
     waited: the seconds in which calls were at no server, all together. wait: how they spread over the calls.
+    by_target, by_tenant, by_hour: the same of the calls to each `provider/model`, of each tenant, and of those that
+        were started in each hour (UTC). `-` stands for none.
     """
 
     calls: int
@@ -134,6 +136,9 @@ class Figures:
     latency: Spread
     waited: float
     wait: Spread
+    by_target: dict[str, Figures] = field(default_factory=dict[str, "Figures"])
+    by_tenant: dict[str, Figures] = field(default_factory=dict[str, "Figures"])
+    by_hour: dict[str, Figures] = field(default_factory=dict[str, "Figures"])
 
 
 def spread(values: list[float]) -> Spread:
@@ -155,7 +160,7 @@ def latencies(outcomes: Outcomes) -> list[float]:
     return sorted(seconds for seconds in outcomes.calls["latency"] if seconds >= 0)
 
 
-def figures(outcomes: Outcomes, rows: Sequence[int]) -> Figures:
+def figures(outcomes: Outcomes, rows: Sequence[int], **groups: dict[str, Figures]) -> Figures:
     """Return the figures of the calls in these rows."""
     calls = outcomes.calls
     failed = [int(calls["failed"][row]) for row in rows if calls["failed"][row] >= 0]
@@ -171,37 +176,30 @@ def figures(outcomes: Outcomes, rows: Sequence[int]) -> Figures:
         latency=spread([calls["latency"][row] for row in rows if calls["latency"][row] >= 0]),
         waited=round(sum(waits), 4),
         wait=spread(waits),
+        **groups,
     )
 
 
-@dataclass(slots=True, frozen=True)
-class Side:
-    """The figures before or after a change: of all calls, and by where they went, for whom, and when (UTC)."""
-
-    all: Figures
-    by_target: dict[str, Figures]
-    by_tenant: dict[str, Figures]
-    by_hour: dict[str, Figures]
-
-
-def side(recorded: Recorded, outcomes: Outcomes) -> Side:
+def all_figures(recorded: Recorded, outcomes: Outcomes) -> Figures:
     """Return the figures of all calls and of their groups."""
     calls = outcomes.calls
 
     def grouped(name_of: Callable[[int], str]) -> dict[str, Figures]:
         groups: dict[str, list[int]] = {}
         for row in range(len(calls)):
-            groups.setdefault(name_of(row), []).append(row)
+            groups.setdefault(name_of(row) or "-", []).append(row)
         return {name: figures(outcomes, groups[name]) for name in sorted(groups)}
 
     def hour(row: int) -> str:
-        at = recorded.began + max(0.0, calls["asked"][row])
-        moment = datetime.fromtimestamp(at, UTC)
-        return moment.strftime("%Y-%m-%d %H:00") if recorded.began else f"hour {int(at // 3600)}"
+        moment = datetime.fromtimestamp(recorded.began + calls["asked"][row], UTC)
+        return moment.strftime("%Y-%m-%d %H:00")
 
-    return Side(
-        figures(outcomes, range(len(calls))),
-        grouped(lambda row: recorded.servers.texts[int(calls["server"][row])] if calls["server"][row] >= 0 else "-"),
-        grouped(lambda row: recorded.names.texts[int(recorded.calls["tenant"][row])] or "-"),
-        grouped(hour),
+    return figures(
+        outcomes,
+        range(len(calls)),
+        by_target=grouped(
+            lambda row: "" if calls["server"][row] < 0 else recorded.servers.texts[int(calls["server"][row])]
+        ),
+        by_tenant=grouped(lambda row: recorded.names.texts[int(recorded.calls["tenant"][row])]),
+        by_hour=grouped(hour),
     )

@@ -24,9 +24,13 @@ from ..providers.limits.quota_report import Unit
 BYTES_PER_TOKEN = 4
 """The length of a token in a prompt whose usage is not known."""
 
-LARGEST = 1e12
-"""A larger number is no size, no time and no number of tokens."""
+LARGEST = 1e9
+"""A larger number is no size, no number of tokens, and no time in seconds but a date."""
 
+LONGEST = 1e6
+"""No exchange takes more seconds."""
+
+MOST_KEYS = 1000
 REFUSED = 429
 FIRST_FORM = (
     "the recording has the first form, which does not say when calls were started, nor sessions, tenants and usage:"
@@ -220,7 +224,7 @@ def _add(found: Recorded, rows: dict[int, int], line: JSON) -> None:
     if version == 2 and number is None and request.get("method") != "POST":
         return  # no call, such as a question for the load of a server
     members = line if version == 2 else {**line, **_first_form(line, request)}
-    found.began = found.began or _number(members, "began", 0.0)
+    found.began = found.began or _number(members, "began", 0.0, most=1e11)
     provider, model, dialect, origin = (
         string(members, name) or "" for name in ("provider", "model", "dialect", "origin")
     )
@@ -233,7 +237,7 @@ def _add(found: Recorded, rows: dict[int, int], line: JSON) -> None:
         if isinstance(number, int):
             rows[number] = call
     for column, member in USAGE.items() if mapping(members, "usage") else ():
-        found.calls[column][call] = _number(mapping(members, "usage"), member, -1, least=0)
+        found.calls[column][call] = _number(mapping(members, "usage"), member, -1)
     if line.get("end") != "unsent":
         _add_exchange(found, members, call, server)
 
@@ -242,8 +246,8 @@ def _add_call(found: Recorded, members: JSONObject, server: int) -> int:
     session, named = string(members, "session"), found.names.number
     return found.calls.add(
         asked=_number(members, "asked", _number(members, "started", 0.0)),
-        size=_number(members, "bytes", 0, least=0),
-        caps=_number(members, "caps", -1, least=1),
+        size=_number(members, "bytes", 0),
+        caps=_number(members, "caps", -1),
         stream=members.get("stream") is not False,
         priority=named(string(members, "priority") or "normal"),
         tenant=named(string(members, "tenant") or ""),
@@ -255,8 +259,8 @@ def _add_call(found: Recorded, members: JSONObject, server: int) -> int:
 
 def _add_exchange(found: Recorded, members: JSONObject, call: int, server: int) -> None:
     response, chunks = mapping(members, "response"), items(members, "chunks")
-    ended, status = _number(members, "ended", least=0), _number(response, "status", 0, least=0)
-    how, key = ENDS.get(string(members, "end") or ""), int(_number(members, "key", 1, least=1))
+    ended, status = _number(members, "ended", most=LONGEST), _number(response, "status", 0)
+    how, key = ENDS.get(string(members, "end") or ""), int(_number(members, "key", 1))
     if how is None:
         raise ValueError(f"end: must be one of {', '.join(ENDS)}, unsent")
     first = chunks[0][0] if chunks and isinstance(chunks[0], list) and chunks[0] else None
@@ -265,7 +269,7 @@ def _add_exchange(found: Recorded, members: JSONObject, call: int, server: int) 
     found.exchanges.add(
         call=call, server=server, key=key, started=started, first=min(at, ended), ended=ended, status=status, how=how
     )
-    endpoint.keys = max(endpoint.keys, min(key, 1000))
+    endpoint.keys = max(endpoint.keys, min(key, MOST_KEYS))
     pairs = [pair for pair in items(response, "headers") if isinstance(pair, list) and len(pair) == 2]
     headers = {str(name): str(value) for name, value in pairs}
     if status == REFUSED and ("retry-after" in headers or "retry-after-ms" in headers):
@@ -304,11 +308,11 @@ def _first_form(line: JSONObject, request: JSONObject) -> JSONObject:
     }
 
 
-def _number(members: JSONObject, name: str, default: float = math.nan, *, least: float = -LARGEST) -> float:
+def _number(members: JSONObject, name: str, default: float = math.nan, *, most: float = LARGEST) -> float:
     """Return a number of a line; the default for one that is missing. Raises `ValueError`."""
     value = members.get(name)
     if value is None and not math.isnan(default):
         return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value < LARGEST:
-        raise ValueError(f"{name}: must be a number, not {value!r:.50}")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+        raise ValueError(f"{name}: must be a number from 0 to {most:g}, not {value!r:.50}")
     return float(value)

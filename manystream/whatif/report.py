@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from .. import InvalidRequestError, Retry, Timeouts, Traffic
 from ..providers.json.json_values import JSONObject
 from .fit import Server, changed, fit_servers
-from .outcomes import Figures, Outcomes, Side, Spread, latencies, outcomes_of, percentile, replayed, side
+from .outcomes import Figures, Outcomes, all_figures, latencies, outcomes_of, percentile, replayed
 from .recorded import FIRST_FORM, Recorded, read_recording
 from .simulate import Simulation
 
@@ -24,84 +24,31 @@ LEAST_SECONDS = 0.005
 LEAST_REFUSALS = 2
 """A smaller difference is none."""
 
-PLOTS = {"mean wait, seconds": "wait", "answers a minute": "answers"}
-"""Title of a plot → the column that it shows."""
-
 CACHES = "input that was read from a cache is as recorded: the order of calls changes no cache here"
-WINDOWS = 96
-"""The points of a plot, at most."""
 
 
-@dataclass(slots=True, frozen=True)
-class Report:
-    """What would have happened.
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Report(Figures):
+    """What would have happened: the figures after a change. Without one, those of the recorded requests, sent at their
+    recorded times and answered by the fitted servers.
 
     valid: the fitted servers give the recording's p50, p95, cost and refusals within 5 %, and nothing is `unknown`.
     reasons: why it is not valid.
     notes: what the recording does not say, and how it was filled in.
-    unknown: what the recording has not seen → the requests that it would have got. They are in no figure of time.
-    before: the recording.
-    after: what would have happened. Without `traffic`: the recorded requests at their recorded times, answered by the
-        fitted servers.
-    use: plots: name → pairs of seconds since the start, and of values before and after.
+    unknown: what the recording has not seen → the requests that it would have got.
+    before: the figures of the recording.
+    seed: that of the run.
     """
 
     valid: bool
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
-    unknown: Mapping[str, int]
-    before: Side
-    after: Side
+    unknown: dict[str, int]
+    before: Figures
     seed: int
-    use: Mapping[str, tuple[tuple[float, ...], ...]] = field(repr=False)
-
-    @property
-    def cost(self) -> float | None:
-        """US dollars of all calls; None where no price is known."""
-        return self.after.all.cost
-
-    @property
-    def latency(self) -> Spread:
-        """From the start of a call to its whole answer."""
-        return self.after.all.latency
-
-    @property
-    def waited(self) -> float:
-        """The seconds in which calls were at no server, all together."""
-        return self.after.all.waited
-
-    @property
-    def wait(self) -> Spread:
-        """How the waiting spreads over the calls."""
-        return self.after.all.wait
-
-    @property
-    def refused(self) -> int:
-        """The requests that a limit refused."""
-        return self.after.all.refused
-
-    @property
-    def failed(self) -> int:
-        """The calls that failed."""
-        return self.after.all.failed
-
-    @property
-    def by_tenant(self) -> Mapping[str, Figures]:
-        """The figures of each tenant; `-` stands for none."""
-        return self.after.by_tenant
-
-    @property
-    def by_target(self) -> Mapping[str, Figures]:
-        """The figures of each `provider/model`."""
-        return self.after.by_target
-
-    @property
-    def by_hour(self) -> Mapping[str, Figures]:
-        """The figures of the calls that were started in each hour (UTC)."""
-        return self.after.by_hour
 
     def to_json(self) -> JSONObject:
-        """Return the report as JSON. docs/guide/what-if.md has the schema."""
+        """Return the report as JSON: its members, and those of its figures."""
         return {"schema": SCHEMA, **cast("JSONObject", dataclasses.asdict(self))}
 
 
@@ -142,23 +89,21 @@ def run(
     before = outcomes_of(recorded, None if traffic is None else traffic.price, simulation.providers())
     replay = replayed(own, before, seed)
     after = replay if traffic is None else simulation.run()
-    sides = side(recorded, before), side(recorded, after)
-    unknown = dict(sorted(simulation.unknown.items()))
     is_run = as_recorded and traffic is not None
+    unknown = dict(sorted(simulation.unknown.items()))
     reasons = _differences(before, after if is_run else replay, by_chance=not is_run)
     reasons += [f"unknown: {count} requests to {name}" for name, count in unknown.items()]
     notes = [FIRST_FORM] * (recorded.form == 1) + [CACHES] * any(count > 0 for count in recorded.calls["cached"])
-    if traffic is None or traffic.price is None:
-        notes.append("the cost is unknown: give Traffic(price=…)")
+    notes += ["the cost is unknown: give Traffic(price=…)"] * (traffic is None or traffic.price is None)
+    found = all_figures(recorded, after)
     return Report(
+        **{member.name: getattr(found, member.name) for member in dataclasses.fields(found)},
         valid=not reasons,
         reasons=tuple(reasons),
         notes=(*notes, *fit.notes, *simulation.notes),
         unknown=unknown,
-        before=sides[0],
-        after=sides[1],
+        before=all_figures(recorded, before),
         seed=seed,
-        use={name: _windows(before, after, column) for name, column in PLOTS.items()},
     )
 
 
@@ -200,28 +145,6 @@ def _differences(before: Outcomes, found: Outcomes, *, by_chance: bool) -> list[
     return reasons
 
 
-def _windows(before: Outcomes, after: Outcomes, column: str) -> tuple[tuple[float, ...], ...]:
-    """Return for each window of the day its start, and of both sides the mean of a column, or the answers a minute."""
-    last = max(*before.calls["asked"], *after.calls["asked"])
-    width = max(1.0, last / WINDOWS)
-    sums = [[0.0, 0.0] for _ in range(int(last / width) + 1)]
-    counts = [[0, 0] for _ in sums]
-    for place, each in enumerate((before, after)):
-        for row, asked in enumerate(each.calls["asked"]):
-            window = int(max(0.0, asked) / width)
-            if column == "answers" and each.calls["latency"][row] >= 0:
-                window = min(len(sums) - 1, int((asked + each.calls["latency"][row]) / width))
-            sums[window][place] += each.calls[column][row] if column != "answers" else each.calls["latency"][row] >= 0
-            counts[window][place] += 1
-    return tuple(
-        (round(number * width, 3), *(
-            round(value * 60 / width if column == "answers" else value / max(1, count), 4)
-            for value, count in zip(sums[number], counts[number], strict=True)
-        ))
-        for number in range(len(sums))
-    )  # fmt: skip
-
-
 # --- as text ---
 
 ROWS = ("calls", "failed", "refused", "cost", "p50", "p95", "waited", "wait p95")
@@ -237,16 +160,15 @@ def cells(figures: Figures) -> tuple[str, ...]:
 
 def tables(report: Report, *, compare: bool) -> Iterator[list[tuple[str, ...]]]:
     """Yield tables with their headings: of all calls, and by target, tenant and hour. compare: with the recording."""
-    groups = (("all", "all"), ("target", "by_target"), ("tenant", "by_tenant"), ("hour (UTC)", "by_hour"))
-    for title, member in groups:
-        before: dict[str, Figures] = {"all": report.before.all} if member == "all" else getattr(report.before, member)
-        after: dict[str, Figures] = {"all": report.after.all} if member == "all" else getattr(report.after, member)
-        rows: list[tuple[str, ...]] = [(title, *ROWS)]
-        for name in sorted({*before, *after}):
-            found = [("before", before.get(name)), ("after", after.get(name))] if compare else [("", after.get(name))]
-            rows += [(f"{name} {word}".strip(), *cells(each)) for word, each in found if each is not None]
-        if len(rows) > 2 or member != "by_tenant":
-            yield rows
+    for title, member in (("all", ""), ("target", "by_target"), ("tenant", "by_tenant"), ("hour (UTC)", "by_hour")):
+        sides = [("before", report.before), ("after", report)] if compare else [("", report)]
+        groups = [(word, getattr(side, member) if member else {"all": side}) for word, side in sides]
+        yield [(title, *ROWS)] + [
+            (f"{name} {word}".strip(), *cells(group[name]))
+            for name in sorted({name for _, group in groups for name in group})
+            for word, group in groups
+            if name in group
+        ]
 
 
 def verdict(report: Report) -> str:

@@ -53,6 +53,9 @@ HORIZON = 7 * 86_400.0
 NOTHING = Drawn(0.001, 0.0, 1, 0)
 """The answer of a server of which nothing is known."""
 
+LARGEST_PROMPT = 4 * 1024 * 1024
+"""Bytes. A larger prompt counts as one of this size."""
+
 DIGITS = 10
 """A prompt begins with the number of its call, in so many digits."""
 
@@ -378,7 +381,8 @@ class Simulation:
         )
         if requested not in self._routes:
             requested = server
-        pad = int(calls["size"][call]) - self._frame(server, caps, stream=calls["stream"][call] > 0)
+        stream = calls["stream"][call] > 0
+        pad = min(LARGEST_PROMPT, int(calls["size"][call])) - self._frame(server, caps, stream=stream)
         request = Request(
             self._models.get(requested, requested),
             f"{call:0{DIGITS}d}" + "x" * pad,
@@ -389,7 +393,7 @@ class Simulation:
         )
         on_completion = partial(self._ended, call)
         try:
-            if calls["stream"][call] > 0:
+            if stream:
                 self._engine.start_stream(request, on_completion=on_completion)
             else:
                 self._engine.start_request(request, on_completion)
