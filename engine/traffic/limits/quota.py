@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from ....providers.limits.charging import Charging
-from ....providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
+from ....providers.limits.quota_report import MINUTE, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
 from ...call.retry import hinted_pause
 from ..queue.fair_queue import CONFIRMED, ENDED, FREE, SENT, UNDER_WAY, Cost, Mean, Permit, cost_of
 from .bucket import (
@@ -200,6 +200,10 @@ LEAST_OF_ESTIMATE = 0.5
 REFUSALS_OF_CACHED = 5
 """Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
 
+EXCEEDED = 2.0
+"""A reported limit of which the server has accepted so many times as much is not believed at once; one of a minute, of
+which it accepts that later, is one of a second."""
+
 LEAST_REPORTED = 61.0
 """Seconds in which a reported limit allows at least one call like the one with whose response it came, or its window if
 that is longer. Less is a mistake of the server, and would hold calls back for hours. In a minute it is less than one,
@@ -259,6 +263,8 @@ class Quota:
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
         self.news: list[str] = []
+        self._doubted: set[str] = set()  # names of limits that were reported below what was accepted
+        self._per_second: set[str] = set()  # names of reported limits that are no limits of a minute
         self._refuted: dict[str, float] = {}  # reported limit → more than that was used by one call
         self._totals = FREE
         self._refused_cost = FREE  # that the server did not count
@@ -527,6 +533,38 @@ class Quota:
                 self._read_limit(limit, permit, now)
 
     def _read_limit(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
+        reported = self.reported.get(limit.name)
+        if limit.unit is Unit.REQUESTS:
+            since, before, number = (
+                (self._first_sent_at, 0.0, limit.limit or 0.0)
+                if reported is None
+                else (*reported.begun, reported.limit)
+            )
+            windows = 1.0 + max(0.0, now - since) / limit.window
+            is_exceeded = self._accepted(Unit.REQUESTS) - before > EXCEEDED * number * windows
+            if is_exceeded and reported is None and limit.name not in self._doubted:
+                self._doubted.add(limit.name)  # one answer may be wrong: the next report of it counts
+                return
+            if is_exceeded and reported is not None and reported.window == MINUTE:
+                self._per_second.add(limit.name)
+                del self.reported[limit.name]
+        if limit.name in self._per_second:
+            limit = replace(limit, window=SECOND)
+        self._read_number(limit, permit, now)
+        reported = self.reported[limit.name]
+        if limit.reset and not reported.declared and reported.window < LONG_WINDOW:
+            # All of the limit is left again by then, so one more call of this cost has room, whatever the window is. A
+            # learned bucket that was not cut knows no better.
+            cost = permit.cost[limit.unit]
+            for bucket in (reported.bucket, self.learned.get(limit.unit)):
+                if bucket is not None and bucket.rate >= reported.rate:
+                    level = min(cost, bucket.capacity) - bucket.rate * max(limit.reset, 0.0)
+                    bucket.level = max(bucket.fill(now), level)
+
+    def _accepted(self, unit: Unit) -> float:
+        return self._totals[unit] - self._refused_cost[unit]
+
+    def _read_number(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         reported, age, rate = self.reported.get(limit.name), now - permit.sent_at, (limit.limit or 0.0) / limit.window
         if reported is None:
             reported = self.reported[limit.name] = reported_bucket(limit, now)
@@ -538,6 +576,7 @@ class Quota:
                 level = min(bucket.capacity, left + self._refused_cost[limit.unit])
             bucket.level = max(level, self._least_level(limit.unit, permit))
             reported.as_of = permit.sent_at
+            reported.begun = (now, self._accepted(limit.unit))
             reported.size.read(limit, age)
             self._note(reported, "reported")
             return
@@ -546,6 +585,7 @@ class Quota:
             reported.as_of = permit.sent_at
             if abs(rate - bucket.rate) > 1e-9 * rate:
                 bucket.scale(rate, now)
+                reported.begun = (now, self._accepted(limit.unit))
                 if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
                     self._note(reported, "changed")
         is_smaller = reported.size.read(limit, age)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -14,9 +16,9 @@ from manystream.engine.traffic.limits.quota import Quota
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
-from tests.support.peers import Line, answer, open_peer
+from tests.support.peers import Line, answer, error_body, open_peer
 
-from .limited import provider
+from .limited import Limited, open_limited, provider
 
 BODY = (
     '{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message":'
@@ -233,3 +235,81 @@ def test_an_output_that_took_longer_than_a_window_refutes_no_limit() -> None:
         quota.confirm(call, QuotaReport((limit,)), 1)
         quota.settle(call, Cost(1, 10, used, used + 10), 180)
         assert list(quota.reported) == names
+
+
+@pytest.mark.parametrize("fine", [True, False], ids=["milliseconds", "seconds"])
+@pytest.mark.parametrize("together", [48, 1])
+async def test_a_limit_per_second_is_not_taken_for_a_minutes(
+    fine: bool, together: int, autojump_clock: MockClock
+) -> None:
+    """The headers do not name the period. The reset says when all of the limit is left again."""
+
+    def form(server: Limited) -> str:
+        seconds = (8 - server.level) / 8
+        reset = f"{seconds * 1000:.0f}ms" if fine else f"{math.ceil(seconds)}s"
+        return (
+            f"x-ratelimit-limit-requests: 8\r\nx-ratelimit-remaining-requests: {int(server.level)}\r\n"
+            f"x-ratelimit-reset-requests: {reset}\r\n"
+        )
+
+    server = Limited(per_minute=480, capacity=8, form=form, seconds=0.1)
+    async with open_limited(server) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
+        began, requests = trio.current_time(), [ms.Request("openai/gpt-5", "hi")] * 48
+        async with engine.map(requests, concurrency=together) as results:
+            assert [completion.success async for _, completion in results] == [True] * 48
+        seconds = trio.current_time() - began
+    assert seconds < (12 if fine else 25)
+    assert server.refused <= 12
+
+
+async def test_a_limit_per_minute_stays_one_at_its_end(autojump_clock: MockClock) -> None:
+    """In a fixed window, the last reports of a minute have resets of a second, too."""
+    used, refused = Counter[int](), 0
+
+    async def serve(line: Line) -> None:
+        nonlocal refused
+        while await line.request():
+            minute, left = int(trio.current_time() // 60), 60 - trio.current_time() % 60
+            is_full = used[minute] == 60
+            used[minute] += not is_full
+            refused += is_full
+            headers = f"x-ratelimit-limit-requests: 60\r\nx-ratelimit-remaining-requests: {60 - used[minute]}\r\n"
+            headers += f"x-ratelimit-reset-requests: {left:.3f}s\r\n"
+            body, status = (error_body("no"), "429 Too Many Requests") if is_full else (BODY, "200 OK")
+            await line.send(answer(body, status=status, headers=headers))
+
+    await trio.sleep(50)
+    async with (
+        open_peer(serve) as peer,
+        ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine,
+        engine.map([ms.Request("openai/gpt-5", "hi")] * 250, concurrency=20) as results,
+    ):
+        assert [completion.success async for _, completion in results] == [True] * 250
+    assert (trio.current_time() < 330, refused < 40) == (True, True), (trio.current_time(), refused)
+
+
+@pytest.mark.parametrize("place", [0, 20])
+async def test_one_answer_with_a_tiny_limit_holds_no_batch(place: int, autojump_clock: MockClock) -> None:
+    count = 0
+
+    async def serve(line: Line) -> None:
+        nonlocal count
+        while await line.request():
+            odd, count = count == place, count + 1
+            await trio.sleep(0.1)
+            await line.send(answer(BODY, headers="x-ratelimit-limit-requests: 1\r\n" if odd else ""))
+
+    async with (
+        open_peer(serve) as peer,
+        ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine,
+        engine.map([ms.Request("openai/gpt-5", "hi")] * 60, concurrency=20) as results,
+    ):
+        assert [completion.success async for _, completion in results] == [True] * 60
+    assert trio.current_time() < 10
+
+
+async def test_a_limit_that_falls_is_one_of_a_minute(autojump_clock: MockClock) -> None:
+    """What was accepted before says nothing of the new number."""
+    headers = ["x-ratelimit-limit-requests: 600\r\n"] * 300 + ["x-ratelimit-limit-requests: 6\r\n"]
+    await outcomes(headers, [(number * 0.1, SHORT) for number in range(320)])
+    assert trio.current_time() > 100
