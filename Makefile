@@ -25,7 +25,7 @@ DIST ?= dist
 SITE ?= site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench bench-quick instructions interop clients conformance ray soak chaos kills defects fuzz audit \
+.PHONY: help demo test lint format bench bench-quick figures instructions interop clients conformance ray soak chaos kills defects fuzz audit \
 	docs wheel clean distclean
 
 help: ## print this list
@@ -54,8 +54,11 @@ format: $(VENV)/.lint ## format the sources and the code of the pages
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff format $(PAGE_FORMAT) $(PAGES)
 
-bench: $(VENV)/.bench ## run every benchmark and its peers; writes benchmarks/RESULTS.md
+bench: $(VENV)/.bench ## run every benchmark and its peers; writes benchmarks/results.json and the pages
 	@$(BIN)/python -m benchmarks
+
+figures: $(VENV)/.bench ## write RESULTS.md and the figures of the pages from benchmarks/results.json
+	@$(BIN)/python -m benchmarks.report
 
 bench-quick: $(VENV)/.bench ## run the benchmarks in a short form
 	@$(BIN)/python -m benchmarks --quick

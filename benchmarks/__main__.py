@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--quick] [--write] [QUESTION…]` runs the set and writes a table, RESULTS.md and the plots."""
+"""`python -m benchmarks [--quick] [--write] [QUESTION…]` runs the set, and writes results.json and what comes of it.
+
+`python -m benchmarks.report` makes it again: RESULTS.md, and the figures of other pages.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure manystream and its peers.")
     parser.add_argument("--quick", action="store_true", help="under three minutes: fewer events, coarser searches")
     parser.add_argument(
-        "--write", action="store_true", help="with questions: replace their sections of RESULTS.md, and their plots"
+        "--write",
+        action="store_true",
+        help="with questions: replace their answers in results.json and on the pages, and their plots",
     )
     parser.add_argument(
         "questions", nargs="*", choices=[[], *QUESTIONS], help="only these; without --write, nothing is written then"
@@ -91,15 +96,13 @@ def main() -> None:
     try:
         python = clients_python()
         with running_source(python) as source:
-            answers = [ask(name, Run(source, python, quick)) for name in chosen]
+            answers = {name: ask(name, Run(source, python, quick)) for name in chosen}
     except BuildError as error:
         raise SystemExit(f"benchmarks: {error}") from None
-    if not arguments.questions:
-        report.write(answers, python, quick)
-    elif arguments.write:
-        report.rewrite(answers, python)
-    missed = [row for answer in answers for row in answer.rows if row.met is False]
-    silent = sum(not answer.rows for answer in answers)
+    if arguments.write or not arguments.questions:
+        report.write(answers, python, quick=quick, whole=not arguments.questions)
+    missed = [row for answer in answers.values() for row in answer.rows if row.met is False]
+    silent = sum(not answer.rows for answer in answers.values())
     print(f"\n{len(missed)} targets missed, {silent} questions not answered; {time.perf_counter() - begin:.0f} seconds")
 
 

@@ -13,6 +13,7 @@ class Row:
     ratio: the comparison with `against`, from the same run; above 1 is better for us if the target is "at least".
     target: the target in words; empty for a figure of a peer.
     met: whether the target was reached; None without a target.
+    shown: RESULTS.md shows it although its question has many rows.
     """
 
     what: str
@@ -22,6 +23,7 @@ class Row:
     against: str = ""
     target: str = ""
     met: bool | None = None
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,10 @@ class Answer:
         against: str = "",
         target: str = "",
         met: bool | None = None,
+        shown: bool = False,
     ) -> None:
         """Add a row. Prints it at once, so that a long run shows its progress."""
-        row = Row(what, value, unit, ratio, against, target, met)
+        row = Row(what, value, unit, ratio, against, target, met, shown)
         self.rows.append(row)
         print(line(row), flush=True)
 

@@ -125,7 +125,7 @@ def chat(searches: dict[Client, Search], answer: Answer) -> int:
         answer.add(
             f"chat, {client.label}", limits[client], "streams", ratio=ratio, against="for us", target=target, met=met
         )
-    answer.add("chat, manystream", ours, "streams", target=f"≥ {TARGET:,} streams", met=ours >= TARGET)
+    answer.add("chat, manystream", ours, "streams", target=f"≥ {TARGET:,} streams", met=ours >= TARGET, shown=True)
     bars = [(float(place), float(limits[client])) for place, client in enumerate(limits)]
     for (place, limit), client in zip(bars, limits, strict=True):
         answer.series.append(Series("live streams per client", client.label, [(place, limit)]))

@@ -186,7 +186,7 @@ def _add(result: Answer, generator: Generator, found: Reported, truth: Statistic
         result.add(f"{generator.name}: {name}", value, "ms", target=target if ours else "", met=met)
     met = abs(found.calls / calls - 1) <= 0.02 if ours else None
     target = f"{calls:g} within 2%" if ours else ""
-    result.add(f"{generator.name}: calls", found.calls, "calls/s", target=target, met=met)
+    result.add(f"{generator.name}: calls", found.calls, "calls/s", target=target, met=met, shown=True)
 
 
 def bounds(found: Reported, truth: Statistics) -> Mapping[str, tuple[float | None, float, str]]:

@@ -1,83 +1,119 @@
-"""Writes RESULTS.md and the plots from the answers."""
+"""Keeps the answers in results.json, and writes RESULTS.md, the plots and the figures of other pages from them."""
 
 from __future__ import annotations
 
 import json
 import re
 import subprocess
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 
-from .answers import Answer, comparison, number, verdict
+from .answers import Answer, Row, comparison, number, verdict
 from .environment import ROOT, clients_variables, machine, versions
 
 FOLDER = Path(__file__).parent
+RAW = FOLDER / "results.json"
 RESULTS = FOLDER / "RESULTS.md"
 PLOTS = FOLDER / "plots"
 SERIES = PLOTS / "series.json"
 
+PAGES = ("README.md", "docs/speed.md")
+"""The pages that show figures of the results."""
+
+MOST_ROWS = 9
+"""Of a question with more rows, RESULTS.md shows those that compare themselves with something, or missed a target."""
+
+FIGURE = re.compile(r"<!--figure (\w+): ([^|>]+?)(?: \| (ratio|inverse))?-->.*?<!---->", re.DOTALL)
+"""A figure on a page: `<!--figure QUESTION: ROW-->109<!---->` is a row's value, with `| ratio` its comparison, and with
+`| inverse` how often it goes into what it is compared with."""
+
 INTRODUCTION = """\
 # Results
 
-This page has the measurements of one run on one machine. `python -m benchmarks` writes it; do not edit it. The client
-runs on one core, the load source on the other. Absolute figures differ between machines and days. Compare the ratios:
-both of their figures come from the same run. A section that was measured again by itself has a date of its own.
-
-| word | meaning |
-|---|---|
-| latency | from the send of the load source to the callback of the user |
-| repeated run | the source was late, or other work had one of the two cores for more than 3 % of the time |
-| met, MISSED | whether the target was reached |
+`python -m benchmarks` writes this page and the plots from `results.json` in its folder, which has every row, the
+machine and the versions of each question. The client runs on one core, the load source on the other. Absolute figures
+differ between machines and days. Compare the ratios: both of their figures come from the same run. Latency is the time
+from the send of the load source to the callback of the user.
 """
 
+REASONS: dict[tuple[str, str], str] = {}
+"""Question and row → why a target is missed."""
 
-def markdown(answers: list[Answer], python: str, quick: bool) -> str:
-    """The text of RESULTS.md."""
-    parts = [INTRODUCTION]
-    if quick:
-        parts.append("This was a quick run: fewer events, coarser searches, fewer questions.\n")
-    facts = {**machine(), **versions(python)}
-    parts.append(
-        "| machine and versions | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in facts.items())
-    )
-    parts += map(section, answers)
-    return "\n".join(parts)
+Results = dict[str, dict[str, object]]
 
 
-def section(answer: Answer) -> str:
-    """The section of RESULTS.md about one question."""
-    lines = ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
-    lines += [
-        f"| {row.what} | {number(row.value)} {row.unit} | {comparison(row)} | {row.target} | {verdict(row)} |"
-        for row in answer.rows
-    ]
-    notes = [f"{note[0].upper()}{note[1:]}.\n" for note in answer.notes]
-    return "\n".join([f"## {answer.question}\n", "\n".join(lines) + "\n", *notes])
+def rows_of(entry: dict[str, object]) -> list[Row]:
+    """Return the rows of a question in results.json."""
+    stored = entry["rows"]
+    assert isinstance(stored, list)
+    return [Row(**row) for row in stored]
 
 
-def write(answers: list[Answer], python: str, quick: bool) -> None:
-    """Write RESULTS.md, the plots, and the data of the plots, from which they can be drawn again."""
-    RESULTS.write_text(markdown(answers, python, quick))
-    SERIES.unlink(missing_ok=True)
-    draw(answers, python)
+def write(answers: dict[str, Answer], python: str, *, quick: bool = False, whole: bool = False) -> None:
+    """Keep the answers, and write the pages and plots anew. A question without a figure keeps its earlier answer.
 
-
-def rewrite(answers: list[Answer], python: str) -> None:
-    """Replace the sections of these questions in RESULTS.md, and their plots. The others stay as they are.
-
-    A question without a figure keeps its earlier section.
+    answers: those by the names of their questions.
+    whole: all questions were asked: the earlier answers go.
     """
-    text = RESULTS.read_text()
-    measured = [answer for answer in answers if answer.rows]
-    for answer in measured:
-        date = f"measured again by itself on {machine()['date']}"
-        new = section(replace(answer, notes=[date, *answer.notes]))
-        pattern = rf"^## {re.escape(answer.question)}\n.*?(?=^## |\Z)"
-        text, found = re.subn(pattern, lambda _, new=new: f"{new}\n", text, flags=re.MULTILINE | re.DOTALL)
-        if not found:
-            text = f"{text.rstrip()}\n\n{new}"
-    RESULTS.write_text(f"{text.rstrip()}\n")
-    draw(measured, python)
+    kept: Results = {} if whole or not RAW.exists() else json.loads(RAW.read_text())
+    facts = {**machine(), **versions(python), **({"run": "quick"} if quick else {})}
+    for name, answer in answers.items():
+        if answer.rows:
+            rows = [asdict(row) for row in answer.rows]
+            kept[name] = {"question": answer.question, "facts": facts, "rows": rows, "notes": answer.notes}
+    RAW.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    if whole:
+        SERIES.unlink(missing_ok=True)
+    draw([answer for answer in answers.values() if answer.rows], python)
+    write_pages()
+
+
+def write_pages() -> None:
+    """Write RESULTS.md, and the figures of the other pages, from results.json."""
+    results: Results = json.loads(RAW.read_text())
+    RESULTS.write_text(markdown(results))
+    for page in PAGES:
+        path = ROOT / page
+        path.write_text(with_figures(path.read_text(), results))
+
+
+def markdown(results: Results) -> str:
+    """Return the text of RESULTS.md."""
+    newest = max((_facts(entry) for entry in results.values()), key=lambda facts: facts["date"], default={})
+    lines = [INTRODUCTION, "The newest run: " + ", ".join(f"{name} {value}" for name, value in newest.items()) + ".\n"]
+    lines += ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
+    for name, entry in results.items():
+        rows = rows_of(entry)
+        lines.append(f"| **{entry['question']}** ({_facts(entry)['date'][:10]}) | | | | |")
+        for row in rows:
+            if len(rows) <= MOST_ROWS or row.shown or row.met is False or (row.target and row.ratio is not None):
+                cells = (row.what, f"{number(row.value)} {row.unit}", comparison(row), row.target, _verdict(name, row))
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _facts(entry: dict[str, object]) -> dict[str, str]:
+    facts = entry["facts"]
+    assert isinstance(facts, dict)
+    return facts
+
+
+def _verdict(name: str, row: Row) -> str:
+    reason = REASONS.get((name, row.what), "") if row.met is False else ""
+    return f"{verdict(row)}: {reason}" if reason else verdict(row)
+
+
+def with_figures(text: str, results: Results) -> str:
+    """Return a page's text with the figures of these results. Raises KeyError for a figure that is none of them."""
+
+    def figure(match: re.Match[str]) -> str:
+        name, what, form = match.groups()
+        found = {row.what: row for row in rows_of(results[name])}[what]
+        ratio = found.ratio or float("nan")
+        value = {"ratio": ratio, "inverse": 1.0 / ratio}.get(form, found.value)
+        return f"{match[0].partition('-->')[0]}-->{number(value)}<!---->"
+
+    return FIGURE.sub(figure, text)
 
 
 def draw(answers: list[Answer], python: str) -> None:
@@ -98,3 +134,7 @@ def draw(answers: list[Answer], python: str) -> None:
         check=True,
         timeout=120,
     )
+
+
+if __name__ == "__main__":
+    write_pages()

@@ -1,6 +1,7 @@
-"""The page of the benchmarks' results: a section that is measured again replaces its old one, and no other."""
+"""The answers of the benchmarks, kept in a file, and the pages that show them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -8,24 +9,34 @@ import pytest
 from benchmarks import report
 from benchmarks.answers import Answer, Series
 
-FIRST, SECOND, THIRD = "Live streams, p99 ≤ 50 ms (chat)", "Memory", "Start of a call"
+FIRST, SECOND, THIRD = "live_streams", "memory", "start"
 
 
-def answer(question: str, value: float) -> Answer:
-    found = Answer(question, series=[Series(f"{question} over streams", "manystream", [(1.0, value)])])
-    found.add("manystream", value, "ms")
+def answer(question: str, value: float, *, met: bool | None = None) -> Answer:
+    found = Answer(f"What of {question}?", series=[Series(f"{question} over streams", "manystream", [(1.0, value)])])
+    found.add("manystream", value, "ms", ratio=0.25, against="a peer", target="≤ 4 ms", met=met)
     return found
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(report, "RESULTS", tmp_path / "RESULTS.md")
-    monkeypatch.setattr(report, "PLOTS", tmp_path)
-    monkeypatch.setattr(report, "SERIES", tmp_path / "series.json")
+    for name, file in (("RAW", "results.json"), ("RESULTS", "RESULTS.md"), ("SERIES", "series.json"), ("PLOTS", "")):
+        monkeypatch.setattr(report, name, tmp_path / file)
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    monkeypatch.setattr(report, "PAGES", ("page.md",))
     monkeypatch.setattr(report, "versions", lambda python: {})
     monkeypatch.setattr(report.subprocess, "run", lambda *arguments, **options: None)
-    report.write([answer(FIRST, 1.0), answer(SECOND, 2.0)], "python", quick=False)
+    (tmp_path / "page.md").write_text(
+        "It takes <!--figure memory: manystream-->9<!----> ms, a peer\n"
+        "<!--figure memory: manystream | inverse-->9<!----> times that."
+    )
+    report.write({FIRST: answer(FIRST, 1.0), SECOND: answer(SECOND, 2.0)}, "python", whole=True)
     return tmp_path
+
+
+def shown(folder: Path) -> dict[str, str]:
+    text = (folder / "RESULTS.md").read_text()
+    return dict(re.findall(r"^\| \*\*What of (\w+)\?\*\* .*\n\| manystream \| (.+?) ms \|", text, re.MULTILINE))
 
 
 def plotted(folder: Path) -> dict[str, float]:
@@ -33,33 +44,61 @@ def plotted(folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("again", [FIRST, SECOND])
-def test_a_section_measured_again_replaces_its_old_one(folder: Path, again: str) -> None:
-    report.rewrite([answer(again, 7.5)], "python")
-    text = (folder / "RESULTS.md").read_text()
-    other, value = (SECOND, "2 ms") if again == FIRST else (FIRST, "1 ms")
-    assert text.index(f"## {FIRST}\n") < text.index(f"## {SECOND}\n")
-    sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
-    assert "| manystream | 7.5 ms |" in sections[again]
-    assert "Measured again by itself on" in sections[again]
-    assert f"| manystream | {value} |" in sections[other]
-    assert "again" not in sections[other]
-    assert plotted(folder) == {f"{again} over streams": 7.5, f"{other} over streams": float(value[0])}
+def test_a_question_asked_again_replaces_its_answer(folder: Path, again: str) -> None:
+    report.write({again: answer(again, 7.5)}, "python")
+    other, value = (SECOND, "2") if again == FIRST else (FIRST, "1")
+    assert shown(folder) == {again: "7.5", other: value}
+    assert list(shown(folder)) == [FIRST, SECOND]
+    assert plotted(folder) == {f"{again} over streams": 7.5, f"{other} over streams": float(value)}
 
 
-def test_a_new_section_is_added_at_the_end(folder: Path) -> None:
-    report.rewrite([answer(THIRD, 3.0)], "python")
-    report.rewrite([answer(THIRD, 4.0)], "python")
-    text = (folder / "RESULTS.md").read_text()
-    assert [part.partition("\n")[0] for part in text.split("\n## ")[1:]] == [FIRST, SECOND, THIRD]
-    assert "| manystream | 4 ms |" in text
+def test_a_new_question_comes_last(folder: Path) -> None:
+    for value in (3.0, 4.0):
+        report.write({THIRD: answer(THIRD, value)}, "python")
+    assert list(shown(folder).items())[2:] == [(THIRD, "4")]
 
 
-def test_a_question_without_a_figure_keeps_its_section(folder: Path) -> None:
-    before = (folder / "RESULTS.md").read_text()
-    report.rewrite([Answer(FIRST, notes=["not measured: the client failed"])], "python")
-    assert (folder / "RESULTS.md").read_text().rstrip() == before.rstrip()
+def test_a_question_without_a_figure_keeps_its_answer(folder: Path) -> None:
+    report.write({FIRST: Answer("What?", notes=["not measured: the client failed"])}, "python")
+    assert shown(folder)[FIRST] == "1"
 
 
-def test_a_whole_run_forgets_the_plots_of_earlier_ones(folder: Path) -> None:
-    report.write([answer(THIRD, 3.0)], "python", quick=True)
+def test_a_whole_run_forgets_earlier_ones(folder: Path) -> None:
+    (folder / "page.md").write_text("no figure")
+    report.write({THIRD: answer(THIRD, 3.0)}, "python", whole=True)
+    assert shown(folder) == {THIRD: "3"}
     assert plotted(folder) == {f"{THIRD} over streams": 3.0}
+
+
+def test_a_missed_target_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(report.REASONS, (FIRST, "manystream"), "the interpreter")
+    report.write({FIRST: answer(FIRST, 5.0, met=False)}, "python")
+    assert "| MISSED: the interpreter |" in (folder / "RESULTS.md").read_text()
+
+
+def test_pages_get_the_figures(folder: Path) -> None:
+    page = folder / "page.md"
+    assert re.sub("<!--.*?-->", "", page.read_text()) == "It takes 2 ms, a peer\n4 times that."
+    report.write({SECOND: answer(SECOND, 2.5)}, "python")
+    assert ">2.5<" in page.read_text()
+    with pytest.raises(KeyError):
+        report.with_figures(
+            "<!--figure memory: no such row-->1<!---->", json.loads((folder / "results.json").read_text())
+        )
+
+
+SPEED = re.compile(r"\d[\d.,]* ?(?:µs|×|times|streams (?:of|per)|live streams|short calls)")
+
+
+def test_the_pages_show_the_results_and_no_other_figures() -> None:
+    results = json.loads(report.RAW.read_text())
+    assert report.RESULTS.read_text() == report.markdown(results)
+    assert len(report.RESULTS.read_text().splitlines()) <= 150
+    for name in report.PAGES:
+        text = (report.ROOT / name).read_text()
+        assert report.FIGURE.search(text), name
+        assert report.with_figures(text, results) == text, f"{name}: run `make figures`"
+        prose = re.sub(
+            r"```.*?```|^(?:\||    ).*?$|`[^`]*`", "", report.FIGURE.sub("", text), flags=re.DOTALL | re.MULTILINE
+        )
+        assert SPEED.findall(prose) == [], name
