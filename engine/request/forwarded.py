@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
-from ...providers.catalog.dialect import NOTHING_UNASKED, WireRequest
+from ...providers.catalog.dialect import NOTHING_UNASKED, Turn, WireRequest
 from ...providers.catalog.registry import PROMPT_DIALECTS
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_types import JSONObject
@@ -47,6 +47,8 @@ class ForwardedBody(GivenBody):
     forwarder: gets the answer's bytes.
     method: the HTTP method.
     place: takes the path of a model call and the model's name; returns the path. None: it is a model call.
+    conversation: what stands for the conversation of `turn`.
+    turn: how it is sent over the WebSocket of its conversation; None: it is sent over HTTP.
     """
 
     write: Callable[[str], bytes]
@@ -54,6 +56,8 @@ class ForwardedBody(GivenBody):
     forwarder: Forwarder
     method: str = "POST"
     place: Callable[[str, str], str] | None = None
+    conversation: Hashable = None
+    turn: Turn | None = None
 
     def restore(self, dialect: str, body: JSONObject, request: object, sources: Sources, warnings: list[str]) -> None:
         """Do nothing: `replace` replaces the body as a whole."""
@@ -67,6 +71,7 @@ class ForwardedBody(GivenBody):
     def replace(self, wire: WireRequest, model: str) -> None:
         """Put the client's body and query in place of those that the dialect has written from the placeholder."""
         wire.body = self.write(model)
+        wire.turn = self.turn
         wire.method = self.method
         path, _, query = wire.path.partition("?")
         if self.place is not None:

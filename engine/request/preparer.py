@@ -117,10 +117,10 @@ class Preparer:
         ):
             request = _with_options(request, shared)
         conversation = None
-        if provider.websocket and forwarded is None and stored is None and self._sockets is not None:
-            conversation = self._sockets.conversation(request)
+        if provider.websocket and stored is None and self._sockets is not None:
+            conversation = self._sockets.conversation(request) if forwarded is None else forwarded.conversation
         encode_turn = shared.dialect.encode_turn
-        if conversation is None or encode_turn is None or self._sockets is None:
+        if conversation is None or encode_turn is None or self._sockets is None or forwarded is not None:
             wire = shared.dialect.encode(request, model, provider, stream=stream)
         else:
             chain = self._sockets.chain(conversation, shared.origin)
@@ -138,7 +138,7 @@ class Preparer:
             shared.origin, provider, shared, model, head, body, secrets, stream, fresh_key, wire.unasked, wire.choices,
             request.tags, wire.asked,
         )  # fmt: skip
-        if wire.turn is not None:
+        if wire.turn is not None and conversation is not None:
             prepared.turn = ConversationTurn(conversation, wire.turn)
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder

@@ -101,6 +101,8 @@ class GatewayConnection(AnsweringConnection):
         self.forwarding: Forwarding | Passing | ResponsesSocket | None = None
 
     codings: ClassVar[Sequence[str]] = CODINGS
+    conversation: ClassVar[None] = None
+    upstream: ClassVar[None] = None
 
     def answer(self, request: HTTPRequest) -> None:
         try:
@@ -322,6 +324,8 @@ class ClientRequest(abc.ABC):
             forwarder=self,
             method=self.request.method,
             place=None if self.endpoint.rest is None else self.endpoint.place,
+            conversation=self._connection.conversation,
+            turn=self._connection.upstream,
         )
         places = [members, *(mapping(members, name) for name in SETTINGS)]
         limit = max((output_limit(each, sorted(LIMITS)) or 0 for each in places), default=0) or None
@@ -392,6 +396,15 @@ class Forwarding(ClientRequest):
             self._arm(gateway.keep_alive, self._keep_alive)
         if not self._is_over:
             self._late_timer = gateway.timers.at(self._late_at, self._look, lambda _: self._connection.client_left())
+
+    def steer(self, message: str) -> bool:
+        """Pass a client's message on for the answer that is under way. Returns False if that is not possible."""
+        try:
+            if self._call is not None:
+                self._call.steer(message)
+        except InvalidRequestError:
+            return False
+        return self._call is not None
 
     # --- as the forwarder of the call ---
 

@@ -11,10 +11,11 @@ import re
 import secrets
 import time
 from collections import deque
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from .. import Dialect, ProviderError
+from .. import Dialect, FinishReason, ProviderError, Response
 from ..http_server import (
     BODY_LIMIT,
     PING_FRAME,
@@ -26,6 +27,7 @@ from ..http_server import (
     text_frame,
     websocket_head,
 )
+from ..providers.catalog.dialect import StreamMachine, TurnError
 from ..providers.catalog.registry import DIALECTS
 from ..providers.json.json_values import (
     JSON,
@@ -37,12 +39,14 @@ from ..providers.json.json_values import (
     mapping,
     string,
 )
+from ..providers.openai.responses.turns import steer_message, turn_error
 from ..providers.wire.error_bodies import error_from_object
 from ..transport.sse import SSEParser
 from .dialects import RESPONSES, STATUS, Refusal, error_body
+from .forwarding import Forwarding
 
 if TYPE_CHECKING:
-    from .forwarding import Forwarding, GatewayConnection, Passing
+    from .forwarding import GatewayConnection, Passing
     from .gateway import Gateway
 
 DIALECT: Final = DIALECTS[RESPONSES]
@@ -115,28 +119,79 @@ class ChainMemory:
         return None
 
 
+class UpstreamTurn:
+    """A turn over a WebSocket to the provider. What the server knows (`chain`) is the id of its latest answer.
+
+    why: the reason for which it is sent whole.
+    """
+
+    __slots__ = ("_own", "_previous", "why")
+
+    def __init__(self, own: list[JSON], previous: str | None) -> None:
+        """Begin one. own: the items that the client has sent. previous: the answer that they continue."""
+        self._own = own
+        self._previous = previous
+        self.why: str = "" if previous else "new"
+
+    def continues(self, chain: object) -> bool:
+        """Return whether only what is new is sent."""
+        return chain is not None and chain == self._previous
+
+    def message(self, body: bytes, chain: object) -> bytes:
+        """Return the text that is sent. body: that of the same request over HTTP."""
+        members = {name: value for name, value in loads_object(body).items() if name != "stream"}
+        if self.continues(chain):
+            members |= {"input": self._own, "previous_response_id": self._previous}
+        return dumps({"type": "response.create", **members})
+
+    def answered(self, machine: StreamMachine, response: Response) -> object:
+        """Return what the server knows after an answer."""
+        return response.id if response.finish_reason in (FinishReason.STOP, FinishReason.TOOL_USE) else None
+
+    def steer(self, machine: StreamMachine, text: str) -> bytes | None:
+        """Return the message of a client, if it is for the answer that is under way; None if there is no such answer.
+        text: the message."""
+        members = loads_object(text)
+        is_meant = string(members, "previous_response_id") == machine.answer.id
+        return steer_message(machine, members.get("input")) if is_meant else None
+
+    def error(self, text: bytes) -> TurnError | None:
+        """Return the error with which the server refuses the turn; None if the text is another event."""
+        return turn_error(text)
+
+
 class SocketTurn:
     """One turn. It stands in the place of a connection: what is sent on it are the events of its answer.
 
     stream: the name of its stream; None for the connection's own.
+    conversation, upstream: how it is sent where the provider has a WebSocket for it.
     forwarding: the model call; None if there is none.
+    is_steered: the client has sent more input for its answer. Another one follows, and the conversation is forgotten.
     has_head: an event was sent.
     """
 
     takes_status: Final = True
 
-    __slots__ = ("_chain", "_is_stored", "_items", "_parser", "_socket", "forwarding", "has_head", "stream")
+    __slots__ = (
+        "_chain", "_is_stored", "_items", "_parser", "_socket", "conversation", "forwarding", "has_head", "is_steered",
+        "stream", "upstream",
+    )  # fmt: skip
 
-    def __init__(self, socket: ResponsesSocket, stream: str | None, chain: Chain, *, is_stored: bool) -> None:
+    def __init__(
+        self, socket: ResponsesSocket, stream: str | None, chain: Chain, upstream: UpstreamTurn, *, is_stored: bool
+    ) -> None:
         """Begin one. chain: the conversation that is sent. is_stored: the provider keeps the answer."""
         self._socket = socket
-        self.stream: str | None = stream
         self._chain: Chain | None = chain  # until the last event
         self._is_stored = is_stored
         self._items: list[JSON] = []
         self._parser = SSEParser(BODY_LIMIT)
+        self.stream: str | None = stream
+        self.conversation: Hashable = (socket, stream)
+        self.upstream: UpstreamTurn = upstream
         self.forwarding: Forwarding | Passing | None = None
         self.has_head: bool = False
+        self.is_steered: bool = False
 
     # --- as the connection of a request ---
 
@@ -183,7 +238,10 @@ class SocketTurn:
 
     def finish(self, *, cut: bool = False) -> None:
         """End the turn."""
-        if self._chain is not None:
+        if self.is_steered:
+            self._chain = None
+            self._socket.ended(self)
+        elif self._chain is not None:
             self._fail(502, (), b'{"error":{"type":"server_error","message":"the answer has no last event"}}')
 
     def client_left(self) -> None:
@@ -229,13 +287,13 @@ class SocketTurn:
         if kind == ITEM:
             self._items.append(members.get("item"))
             return event
-        self._chain = None
+        self._chain = chain if self.is_steered and kind != "error" else None  # another answer may follow
         memory, response = self._socket.gateway.chains, mapping(members, "response")
         if kind == "error":  # harnesses read the form with a member `error` and a status
             error = mapping(members, "error") or members
             read = error_from_object(error, http_status=0, body=event)
             return dumps({"type": kind, "status": STATUS[read.category], **members, "error": {"message": "", **error}})
-        if kind != "response.completed":
+        if kind != "response.completed" or self.is_steered:
             memory.forget(self._socket, self.stream)
             return event
         output = items(response, "output") or self._items
@@ -339,7 +397,7 @@ class ResponsesSocket(WebSocket):
         known = self.gateway.chains.find(self, previous)
         is_stored = members.get("store") is not False
         chain = (known or Chain("", (), previous)).then("", own)
-        turn = self.turns[stream] = SocketTurn(self, stream, chain, is_stored=is_stored)
+        turn = self.turns[stream] = SocketTurn(self, stream, chain, UpstreamTurn(own, previous), is_stored=is_stored)
         self.begin()
         try:
             if previous is not None and known is None and not is_stored:
@@ -356,9 +414,13 @@ class ResponsesSocket(WebSocket):
             turn.fail(DIALECT, refusal.status, refusal.message, "refused", hint)
 
     def _steer(self, members: JSONObject) -> None:
-        """Answer that no input can be added to an answer that is under way."""
-        code = "steering_not_supported"
-        error: JSONObject = {"type": "invalid_request_error", "code": code, "message": "the gateway steers no answer"}
+        """Pass an input on for an answer that is under way over a WebSocket to the provider."""
+        for turn in self.turns.values():
+            if isinstance(turn.forwarding, Forwarding) and turn.forwarding.steer(dumps(members).decode()):
+                turn.is_steered = True
+                return
+        message = "the answer is not under way over a WebSocket to the provider"
+        error = {"type": "invalid_request_error", "code": "steering_not_supported", "message": message}
         steer = {name: members.get(name) for name in ("previous_response_id", "input")}
         self.send(dumps({"type": "response.steer.failed", "sequence_number": 0, "error": error, "steer": steer}))
 
@@ -376,8 +438,10 @@ class ResponsesSocket(WebSocket):
 
     def client_left(self) -> None:
         """Cancel the turns: nobody waits for their answers."""
+        sockets = self.gateway.calls.starter.runtime.sockets
         for stream in (None, *self.streams):
             self.gateway.chains.forget(self, stream)
+            sockets.end((self, stream))
         for call in self._calls:
             call.client_left()
 

@@ -78,9 +78,9 @@ async def connected(gateway: Gateway, *headers: str, path: str = "/v1/responses"
 
 
 @asynccontextmanager
-async def gateway_to(url: str, *, retry: ms.Retry = NO_RETRY, **options: Any) -> AsyncGenerator[Gateway, None]:
-    provider = ms.OpenAIResponses("sk-canary-secret", url, name="peer")
-    async with ms.open_engine([provider], retry=retry) as engine, open_gateway(engine, **options) as gateway:
+async def gateway_to(url: str, *, websocket: bool = False, **options: Any) -> AsyncGenerator[Gateway, None]:
+    provider = ms.OpenAIResponses("sk-canary-secret", url, name="peer", websocket=websocket)
+    async with ms.open_engine([provider], retry=NO_RETRY) as engine, open_gateway(engine, **options) as gateway:
         yield gateway
 
 
@@ -96,10 +96,10 @@ def url(simulator: Simulator) -> str:
 
 
 def asked(simulator: Simulator) -> list[dict[str, Any]]:
-    """Return the requests of the simulator."""
+    """Return the model calls of the simulator."""
     with urllib.request.urlopen(f"{simulator.origin}/sim/requests") as page:
         found: list[dict[str, Any]] = json.load(page)
-    return found
+    return [request for request in found if request["method"] == "POST"]
 
 
 def bodies(simulator: Simulator) -> list[dict[str, Any]]:
@@ -168,8 +168,13 @@ async def upstream() -> Upstream:
 # --- conversations ---
 
 
-async def test_a_turn_is_sent_with_the_whole_conversation(simulator: Simulator, url: str) -> None:
-    async with gateway_to(url) as gateway, connected(gateway, BETA, "x-codex-turn: 7") as client:
+OVER = pytest.mark.parametrize("websocket", [False, True], ids=["http", "websocket"])
+"""What the gateway's own calls go over."""
+
+
+@OVER
+async def test_a_turn_has_the_whole_conversation(simulator: Simulator, url: str, websocket: bool) -> None:
+    async with gateway_to(url, websocket=websocket) as gateway, connected(gateway, BETA, "x-codex-turn: 7") as client:
         warm = await client.ask(input=[], generate=False, instructions="Be brief.")
         one = await client.ask("One", store=False, previous_response_id=id_of(warm), stream_id="s")
         two = await client.ask("Two", store=False, previous_response_id=id_of(one), stream_id="s")
@@ -180,15 +185,17 @@ async def test_a_turn_is_sent_with_the_whole_conversation(simulator: Simulator, 
     assert inputs[1][:1] == inputs[0]
     assert inputs[1][1]["content"][0]["text"] == one[-1]["response"]["output"][0]["content"][0]["text"]
     assert inputs[2][:3] == inputs[1] == inputs[3][:3]
+    new = [request.get("sent", {}).get("previous_response_id") for request in asked(simulator)]
+    assert new == ([None, id_of(one), None, id_of(two)] if websocket else [None] * 4)
     assert all(body.keys() == {"model", "input", "store", "stream"} for body in bodies(simulator))
     assert {event["stream_id"] for event in [*one, *two, *again]} == {"s"}
     assert "stream_id" not in fork[0]
     headers = asked(simulator)[0]["headers"]
     assert "openai-beta" not in headers
-    assert (headers["x-codex-turn"], headers.get("upgrade")) == ("7", None)
+    assert (headers["x-codex-turn"], "upgrade" in headers) == ("7", websocket)
 
 
-async def test_the_events_are_those_of_http(simulator: Simulator, url: str) -> None:
+async def test_the_events_are_those_of_http(url: str) -> None:
     body = {"model": "sim-mixed", "input": [{"role": "user", "content": "Hello."}], "stream": True}
     async with gateway_to(url) as gateway, connected(gateway) as client:
         events = await client.ask(model="sim-mixed")
@@ -202,7 +209,8 @@ def _streamed(base_url: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         return [event.to_dict() for event in create_response(**body)]
 
 
-async def test_openais_session_goes_through(simulator: Simulator, url: str) -> None:
+@OVER
+async def test_openais_session_goes_through(simulator: Simulator, url: str, websocket: bool) -> None:
     limits = ResponsesWebSocketLimits(
         max_lanes=30, max_events_per_lane=256, max_events=4096, max_bytes_per_lane=1 << 24, max_bytes=1 << 26
     )
@@ -226,10 +234,39 @@ async def test_openais_session_goes_through(simulator: Simulator, url: str) -> N
         ):
             return await asyncio.gather(*(talk(session.lane(f"agent-{number}")) for number in range(20)))
 
-    async with gateway_to(url) as gateway:
+    async with gateway_to(url, websocket=websocket) as gateway:
         said = await trio.to_thread.run_sync(lambda: asyncio.run(session(gateway.base_url)))
     assert said == [["completed"] * 3] * 20
     assert sorted(len(body["input"]) for body in bodies(simulator)) == [1] * 20 + [3] * 20 + [5] * 20
+
+
+async def test_a_message_into_an_answer_is_passed_on(simulator: Simulator, url: str) -> None:
+    async with gateway_to(url, websocket=True) as gateway, connected(gateway) as client:
+        await client.send(create(model="sim@rate=100,events=30", store=False, stream_id="s"))
+        await client.until(lambda: len(client.events) > 6)
+        steer = {"type": "response.steer", "previous_response_id": id_of(client.events[:1]), "input": "Left."}
+        other = {**steer, "previous_response_id": "resp_other"}
+        await client.send(b"".join(encode_frame(json.dumps(each).encode(), masked=True) for each in (other, steer)))
+        one, two = await client.next(), await client.next()
+        lost = await client.ask(store=False, previous_response_id=id_of(two), stream_id="s")
+        again = await client.ask(store=False, stream_id="s")
+    kinds = [event["type"] for event in one]
+    assert [kind for kind in kinds if "steer" in kind] == ["response.steer.failed", "response.steer.accepted"]
+    assert one[-1]["response"]["incomplete_details"] == {"reason": "steered"}
+    assert (two[0]["type"], two[-1]["type"]) == ("response.created", "response.completed")
+    assert bodies(simulator)[1]["input"][-1] == {"role": "user", "content": "Left."}
+    assert lost[0]["error"]["code"] == "previous_response_not_found"
+    assert again[-1]["type"] == "response.completed"
+
+
+async def test_a_message_into_no_answer_comes_back(url: str) -> None:
+    async with gateway_to(url) as gateway, connected(gateway) as client:
+        steer = {"type": "response.steer", "previous_response_id": id_of(await client.ask()), "input": "Left."}
+        await client.send(encode_frame(json.dumps(steer).encode(), masked=True))
+        await client.until(lambda: bool(client.events))
+    [event] = client.events
+    assert (event["type"], event["error"]["code"]) == ("response.steer.failed", "steering_not_supported")
+    assert event["steer"] == {"previous_response_id": steer["previous_response_id"], "input": "Left."}
 
 
 async def test_sixteen_turns_run_at_a_time(upstream: Upstream) -> None:
@@ -309,8 +346,11 @@ async def test_what_is_kept_is_bounded(upstream: Upstream, monkeypatch: pytest.M
         ("sim@drop=1", 502, "network"),
     ],
 )
-async def test_a_failure_is_an_error_with_a_status(url: str, model: str, status: int, code: str | None) -> None:
-    async with gateway_to(url) as gateway, connected(gateway) as client:
+@OVER
+async def test_a_failure_is_an_error_with_a_status(
+    url: str, model: str, status: int, code: str | None, websocket: bool
+) -> None:
+    async with gateway_to(url, websocket=websocket) as gateway, connected(gateway) as client:
         events = await client.ask(model=model, stream_id="s")
         again = await client.ask(stream_id="s")
     error = events[-1]

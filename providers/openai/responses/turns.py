@@ -155,26 +155,36 @@ class ResponsesTurn:
 
     def steer(self, machine: StreamMachine, text: str) -> bytes | None:
         """Return the message that adds a user's text to an answer under way; None if there is none."""
-        if not isinstance(machine, ResponsesStream) or machine.answer.id is None or machine.ended or machine.held:
-            return None
-        machine.steers += 1
-        return dumps({"type": "response.steer", "previous_response_id": machine.answer.id, "input": text})
+        return steer_message(machine, text)
 
     def error(self, text: bytes) -> TurnError | None:
         """Return the error with which the server refuses the turn; None if the text is another event."""
-        if text.startswith(USUAL):
-            return None
-        try:
-            value = loads(text)
-        except MalformedJSONError:
-            return None
-        if type(value) is not dict or string(value, "type") != "error":
-            return None
-        error = mapping(value, "error")
-        found = (integer(each, name) for each in (value, error) for name in ("status", "status_code"))
-        given = {**mapping(value, "headers"), **mapping(error, "headers")}
-        headers = {name.lower(): text for name, text in given.items() if type(text) is str}
-        return TurnError(next(filter(None, found), 0), headers, string(error, "code") or string(value, "code") or "")
+        return turn_error(text)
+
+
+def steer_message(machine: StreamMachine, given: JSON) -> bytes | None:
+    """Return the message that adds a user's input to an answer under way; None if there is none."""
+    if not isinstance(machine, ResponsesStream) or machine.answer.id is None or machine.ended or machine.held:
+        return None
+    machine.steers += 1
+    return dumps({"type": "response.steer", "previous_response_id": machine.answer.id, "input": given})
+
+
+def turn_error(text: bytes) -> TurnError | None:
+    """Return the error with which a server refuses a turn; None if the text is another event."""
+    if text.startswith(USUAL):
+        return None
+    try:
+        value = loads(text)
+    except MalformedJSONError:
+        return None
+    if type(value) is not dict or string(value, "type") != "error":
+        return None
+    error = mapping(value, "error")
+    found = (integer(each, name) for each in (value, error) for name in ("status", "status_code"))
+    given = {**mapping(value, "headers"), **mapping(error, "headers")}
+    headers = {name.lower(): text for name, text in given.items() if type(text) is str}
+    return TurnError(next(filter(None, found), 0), headers, string(error, "code") or string(value, "code") or "")
 
 
 def mark(item: Mapping[str, JSON]) -> Mark:

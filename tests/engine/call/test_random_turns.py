@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -123,14 +125,30 @@ class Agent:
             del self.talk.messages[:]
 
 
-async def run(turns: int, seed: int) -> None:
+@asynccontextmanager
+async def gateway_to(url: str, *, websocket: bool) -> AsyncGenerator[str, None]:
+    """Yield the base URL of a gateway to a server of Responses."""
+    provider = ms.OpenAIResponses("k", url, name="p", websocket=websocket)
+    async with ms.open_engine([provider], retry=NO_RETRY) as engine, ms.open_gateway(engine) as gateway:
+        yield f"{gateway.base_url}/v1"
+
+
+async def run(turns: int, seed: int, *, through: bool | None = None) -> None:
+    """Run turns. through: whether a gateway before the simulator uses WebSockets; None: there is no gateway."""
     with open_simulator_thread("", journal=1) as simulator:
-        provider = ms.OpenAIResponses("k", simulator.base_urls["openai-responses"], name="p", websocket=True)
-        async with ms.open_engine([provider]) as engine:
-            agents = [Agent(engine, simulator, provider, seed + number) for number in range(4)]
-            for number in range(turns):
-                await agents[number % 4].turn()
-                await trio.lowlevel.checkpoint()
+        url = simulator.base_urls["openai-responses"]
+        made = nullcontext(url) if through is None else gateway_to(url, websocket=through)
+        async with made as base:
+            await talk(turns, seed, simulator, base)
+
+
+async def talk(turns: int, seed: int, simulator: Simulator, base_url: str) -> None:
+    provider = ms.OpenAIResponses("k", base_url, name="p", websocket=True)
+    async with ms.open_engine([provider]) as engine:
+        agents = [Agent(engine, simulator, provider, seed + number) for number in range(4)]
+        for number in range(turns):
+            await agents[number % 4].turn()
+            await trio.lowlevel.checkpoint()
     transports = [transport for agent in agents for transport in agent.transports]
     assert sum(agent.continued for agent in agents) > turns / 4
     assert transports.count("websocket") > turns / 2
@@ -147,8 +165,14 @@ async def test_the_server_believes_what_http_would_have_sent() -> None:
     await run(160, 1)
 
 
+@pytest.mark.parametrize("websocket", [False, True])
+async def test_a_gateway_sends_what_http_would_have_sent(websocket: bool) -> None:
+    await run(160, 1, through=websocket)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(100, 110))
-async def test_ten_thousand_turns(seed: int) -> None:
-    await run(1000, seed * 10)
+@pytest.mark.parametrize("through", [None, False, True])
+async def test_ten_thousand_turns(seed: int, through: bool | None) -> None:
+    await run(1000, seed * 10, through=through)
