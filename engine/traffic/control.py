@@ -17,7 +17,6 @@ from ...providers.model.request import Request
 from ...providers.wire.quirks import LoadReport
 from ...providers.wire.wire_head import path_with_query
 from ...transport.url import Origin
-from ..call.admission_control import AdmissionControl
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken
 from ..request.prepared import Prepared, WallClock
@@ -125,7 +124,7 @@ class Dispatcher:
         self._limiters: dict[Hashable, Limiter] = {}
         self._limiter_of_state: dict[Hashable, Limiter] = {}
 
-    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> AdmissionControl:
+    def admission(self, request: Request, prepared: Prepared, wire: WireRequest) -> Admission:
         """The way of a new call to one model with one key. Raises `InvalidRequestError` if a budget cannot be applied
         to the call."""
         name, model = prepared.provider.name, prepared.model
@@ -144,9 +143,10 @@ class Dispatcher:
             prepared,
             need,
         )
-        admission = Admission(candidate, None if budgets is None else Spending(budgets))
-        caches = self.caches
-        return admission if caches is None else caches.admission(admission, request, prepared, self._access_of[name])
+        spending = None if budgets is None else Spending(budgets)
+        if self.caches is None:
+            return Admission(candidate, spending)
+        return self.caches.admission(candidate, spending, request, prepared, self._access_of[name])
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
         """Return what an attempt of a call may use; None in an engine without budgets and prices.

@@ -1,7 +1,7 @@
 """Lets the calls whose prompts begin alike wait for the one that writes the prefix to the server's cache.
 
-A `CachedCall` is admission control in front of another one: a call that waits for a prefix is in no queue, holds no
-place and costs its tenant nothing. `prefix_state.py` decides which calls may go.
+A call waits for a prefix before it enters a queue: it holds no place, and its tenant is charged nothing.
+`prefix_state.py` decides which calls may go.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.tokens import Usage
 from ...providers.wire.cache_marks import WirePrefix, wire_prefixes
-from ..call.admission_control import AdmissionControl
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import CacheUse, Completion
@@ -29,7 +28,8 @@ from ..call.timeouts import LEAST_WAIT
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.token_estimate import BYTES_PER_TOKEN
-from .admission import Admission, MakeRequest
+from .admission import Admission, Candidate, MakeRequest
+from .budgets.budgets import Spending
 from .budgets.price import Price, ask_price
 from .options import CacheStatistics, Warm
 from .prefix_state import OPEN, CacheFacts, PrefixState
@@ -50,9 +50,9 @@ LARGEST_RECENT = 1 << 20
 class PrefixLine(Pump):
     """The calls that wait for one prefix. state: decides which may go. log_name: for the log."""
 
-    def __init__(self, runtime: Runtime, state: PrefixState[CachedCall], wait: float, log_name: str) -> None:
+    def __init__(self, runtime: Runtime, state: PrefixState[CachedAdmission], wait: float, log_name: str) -> None:
         super().__init__(runtime)
-        self.state: PrefixState[CachedCall] = state
+        self.state: PrefixState[CachedAdmission] = state
         self._wait = wait
         self._log_name = log_name
         self._is_logged = False
@@ -60,7 +60,7 @@ class PrefixLine(Pump):
     def take(self, now: float) -> Notification | float:
         found = self.state.take(now, self._wait)
         self._note()
-        return (found.inner, found.released) if isinstance(found, CachedCall) else found
+        return (found, found.released) if isinstance(found, CachedAdmission) else found
 
     def look(self) -> None:
         """Go on after a report."""
@@ -119,18 +119,15 @@ class PromptCaches:
         self._models: dict[tuple[str, str], ModelCache] = {}
         self._recent: list[tuple[bytes, bytes, bytes]] = []  # tools, rest, digest
 
-    def admission(self, inner: Admission, request: Request, prepared: Prepared, access: Access) -> AdmissionControl:
-        """Return the admission control of a call: `inner` for one whose prompt has no prefix that may be cached."""
-        body = prepared.body
-        if (
-            not self.options.unmarked
-            and b'"cache_control":{' not in body
-            and b'"prompt_cache_breakpoint":{' not in body
-        ):
-            return inner
-        prefixes = wire_prefixes(body, unmarked=self.options.unmarked)
+    def admission(
+        self, candidate: Candidate, spending: Spending | None, request: Request, prepared: Prepared, access: Access
+    ) -> Admission:
+        """Return the admission control of a call, which waits for a prefix of its prompt if there is one."""
+        body, unmarked = prepared.body, self.options.unmarked
+        has_marks = b'"cache_control":{' in body or b'"prompt_cache_breakpoint":{' in body
+        prefixes = wire_prefixes(body, unmarked=unmarked) if has_marks or unmarked else []
         if not prefixes:
-            return inner
+            return Admission(candidate, spending)
         key = access.name
         model = self._models.get((key, prepared.model))
         if model is None:
@@ -148,7 +145,7 @@ class PromptCaches:
         is_plain = prepared.forwarder is None and prepared.durable is None and not prepared.asked
         if is_plain and not prepared.stream and request.max_output_tokens != 0:
             streamed = partial(self.make_streamed, request, access.preparer)
-        return CachedCall(self, inner, model, prepared, lines, prefixes[-1], may_wait, streamed)
+        return CachedAdmission(candidate, spending, self, model, prepared, lines, prefixes[-1], may_wait, streamed)
 
     def _digest(self, body: bytes, prefix: WirePrefix) -> bytes:
         (tools, tools_end), (rest, end) = prefix.tools, prefix.rest
@@ -189,7 +186,7 @@ class FirstEvents:
 
     __slots__ = ("_attempt", "_call")
 
-    def __init__(self, attempt: Attempt, call: CachedCall) -> None:
+    def __init__(self, attempt: Attempt, call: CachedAdmission) -> None:
         self._attempt = attempt
         self._call = call
 
@@ -201,21 +198,19 @@ class FirstEvents:
         attempt.deliver(events)
 
 
-class CachedCall(AdmissionControl):
-    """Admission control of a call whose prompt has a prefix that its server may cache.
-
-    inner: the admission control that the call has then.
-    """
+class CachedAdmission(Admission):
+    """Admission control of a call whose prompt has a prefix that its server may cache."""
 
     __slots__ = (
-        "_caches", "_call", "_deadline", "_entered", "_is_heard", "_line", "_lines", "_longest", "_make_streamed",
-        "_may_wait", "_model", "_prepared", "_size", "_waited", "inner",
+        "_caches", "_deadline", "_is_heard", "_line", "_lines", "_longest", "_make_streamed", "_may_wait", "_model",
+        "_prepared", "_size", "_waited",
     )  # fmt: skip
 
     def __init__(
         self,
+        candidate: Candidate,
+        spending: Spending | None,
         caches: PromptCaches,
-        inner: Admission,
         model: ModelCache,
         prepared: Prepared,
         lines: list[tuple[PrefixLine, int]],
@@ -227,7 +222,7 @@ class CachedCall(AdmissionControl):
 
         make_streamed: makes a stream of the request, whose usage comes first; None if it is one, or cannot be.
         """
-        self.inner: Admission = inner
+        super().__init__(candidate, spending)
         self._caches = caches
         self._model = model
         self._prepared = prepared
@@ -236,41 +231,27 @@ class CachedCall(AdmissionControl):
         self._longest = longest
         self._may_wait = may_wait
         self._make_streamed = make_streamed
-        self._call: RunningCall | None = None
         self._line: PrefixLine | None = None  # where it waits
         self._deadline = math.inf
-        self._entered = 0.0
         self._waited = 0.0
         self._is_heard = False  # the server has said whether the attempt under way has read
 
     @property
-    def uncounted(self) -> int:  # type: ignore[override]
-        return self.inner.uncounted
-
-    @property
-    def target(self) -> str:
-        return self.inner.target
-
-    @property
-    def _now(self) -> float:
-        return self._caches.runtime.loop.clock()
+    def call_number(self) -> int | None:
+        """The number of the call in its engine; None if it does not run."""
+        return None if self._call is None else self._call.number
 
     @property
     def waiting_for(self) -> str:
         if self._line is None:
-            return self.inner.waiting_for
+            return super().waiting_for
         state = self._line.state
         writer = None if state.writer is None else state.writer.call_number
         whose = "another call" if writer is None else f"call {writer}"
         return f"a prompt prefix of {state.tokens:,.0f} tokens that {whose} is writing"
 
-    @property
-    def call_number(self) -> int | None:
-        """The number of the call in its engine; None before it is started."""
-        return None if self._call is None else self._call.number
-
     def waited(self, seconds: float) -> dict[str, float]:
-        by_reason = self.inner.waited(seconds - self._waited)
+        by_reason = super().waited(seconds - self._waited)
         if self._waited > LEAST_WAIT:
             by_reason["prefix"] = self._waited
         return by_reason
@@ -279,9 +260,9 @@ class CachedCall(AdmissionControl):
 
     def enter(self, call: RunningCall, deadline: float, now: float, *, again: bool) -> None:
         if again:  # no call waits twice for a prefix
-            self.inner.enter(call, deadline, now, again=True)
+            super().enter(call, deadline, now, again=True)
             return
-        self._call, self._deadline, self._entered = call, deadline, now
+        self._call, self._deadline, self._started = call, deadline, now
         known = [line for line, _ in self._lines if line.state.is_known(now)]
         if known and not known[-1].state.enter(self, now, may_wait=self._may_wait):
             self._line = known[-1]
@@ -291,37 +272,34 @@ class CachedCall(AdmissionControl):
 
     def released(self) -> None:
         """Go on: the call need not wait for a prefix any longer."""
-        now = self._now
-        self._end_wait(now)
+        self._end_wait()
         if self._call is not None:
-            self._go(self._call, now)
+            self._go(self._call, self._now)
 
-    def _end_wait(self, now: float) -> None:
+    def _end_wait(self) -> None:
         if self._line is not None:
             self._line = None
-            self._waited = now - self._entered
+            self._waited = self._now - self._started
 
     def _go(self, call: RunningCall, now: float) -> None:
-        proves = False
         for line, _ in self._lines:
             line.state.sent(self, now)
-            proves = proves or line.state.phase is not OPEN
-        if proves and self._make_streamed is not None:
+        if self._make_streamed is not None and any(line.state.phase is not OPEN for line, _ in self._lines):
             call.send_streamed(self._make_streamed()[0])
-        self.inner.enter(call, self._deadline, now, again=False)
+        super().enter(call, self._deadline, now, again=False)
 
     def begin(self, now: float) -> None:
         self._is_heard = False
         for line, _ in self._lines:
             line.state.sent(self, now)
-        self.inner.begin(now)
+        super().begin(now)
 
     # --- what the server says ---
 
     def confirm(self, attempt: Attempt) -> None:
         if self._lines and attempt.prepared.stream and not self._is_heard:
             attempt.receiver = FirstEvents(attempt, self)
-        self.inner.confirm(attempt)
+        super().confirm(attempt)
 
     def heard(self, attempt: Attempt, has_content: bool) -> bool:
         """Take what the first events say. Returns False if the next ones may say more."""
@@ -331,76 +309,55 @@ class CachedCall(AdmissionControl):
             self._report(usage)
             return True
         if has_content:
-            now = self._now
             for line, _ in self._lines:
-                line.state.begun(self, now)
+                line.state.begun(self, self._now)
                 line.look()
         return has_content
 
     def _report(self, usage: Usage) -> None:
         """Let the prefixes know which of them the call has read. It reads whole prefixes, and reports tokens."""
         self._is_heard = True
-        now, read, shorter = self._now, usage.cached_tokens or 0, 0
-        written = usage.cache_write_tokens
+        read, written, shorter = usage.cached_tokens or 0, usage.cache_write_tokens, 0
         per_byte = (usage.input_tokens or self._size / BYTES_PER_TOKEN) / self._size
         for line, size in self._lines:
             has_read = read > 0 and read >= per_byte * (shorter + size) / 2
-            line.state.report(self, now, has_read=has_read, has_written=None if written is None else written > 0)
+            has_written = None if written is None else written > 0
+            line.state.report(self, self._now, has_read=has_read, has_written=has_written)
             line.look()
             shorter = size
 
-    def _leave(self) -> None:
+    def _leave_lines(self) -> None:
         for line, _ in self._lines:
             line.state.leave(self)
             line.look()
 
-    # --- the rest is the inner one's ---
-
-    def connected(self, attempt: Attempt) -> None:
-        self.inner.connected(attempt)
-
-    def first_content(self) -> None:
-        self.inner.first_content()
-
-    def resent(self, attempt: Attempt, error: ProviderError) -> None:
-        self.inner.resent(attempt, error)
+    # --- after an attempt ---
 
     def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
-        self._leave()
-        return self.inner.failed(attempt, error, may_wait=may_wait)
-
-    def pause_after(self, error: ProviderError, delay: float) -> float | None:
-        return self.inner.pause_after(error, delay)
-
-    def rival_chosen(self) -> None:
-        self.inner.rival_chosen()
-
-    def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
-        self.inner.rival_failed(attempt, error)
+        self._leave_lines()
+        return super().failed(attempt, error, may_wait=may_wait)
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
-        usage = None if outcome is None or outcome.response is None else outcome.response.usage
-        if usage is not None and not self._is_heard and outcome is not None and outcome.success:
-            self._report(usage)
-        self._end_wait(self._now)
-        self._leave()
-        self._call = None
-        self.inner.end(outcome, attempt)
+        if outcome is not None and outcome.success and outcome.response is not None and not self._is_heard:
+            self._report(outcome.response.usage)
+        self._end_wait()
+        self._leave_lines()
+        super().end(outcome, attempt)
 
     def complete(self, completion: Completion) -> None:
-        self.inner.complete(completion)
+        super().complete(completion)
         if completion.cache is not None:
             return  # it is counted
         model, tokens = self._model, self._longest.size / BYTES_PER_TOKEN
-        shared = f"{'tools' if not self._longest.rest[1] else 'the prompt'} up to a mark, about {tokens:,.0f} tokens"
-        completion.cache = CacheUse(waited=self._waited, shared=shared)
+        shared = f"{'the prompt' if self._longest.rest[1] else 'tools'} up to a mark, about {tokens:,.0f} tokens"
+        completion.cache = use = CacheUse(waited=self._waited, shared=shared)
         model.waited += self._waited
         if completion.response is None:
             return
         usage = completion.response.usage
-        completion.cache.read, completion.cache.written = usage.cached_tokens, usage.cache_write_tokens
-        model.read += usage.cached_tokens or 0
-        model.written += usage.cache_write_tokens or 0
+        use.read, use.written = usage.cached_tokens, usage.cache_write_tokens
+        model.read += use.read or 0
+        model.written += use.written or 0
         saved = self._caches.saved(self._prepared, usage)
         if saved is not None:
             model.usd_saved = (model.usd_saved or 0.0) + saved
