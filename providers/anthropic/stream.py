@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.dialect import MakeId
-from ..catalog.json_stream import JSONStream
+from ..catalog.json_stream import JSONStream, index_of, object_in
 from ..catalog.provider import Provider
 from ..json.json_values import (
     JSON,
@@ -134,7 +134,7 @@ class MessagesStream(JSONStream):
         A second one comes from a server that starts again inside one stream. Delivered events stay valid; the new
         blocks get the next indexes.
         """
-        message = _object(payload, "message")
+        message = object_in(payload, "message")
         content = _objects(message, "content")
         self.answer.count.check_parts(len(content))
         events = self._finish_stopped()
@@ -160,7 +160,7 @@ class MessagesStream(JSONStream):
 
     def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
         """Begin the block at an index."""
-        index, wire = self._index(payload, step=1), _object(payload, "content_block")
+        index, wire = index_of(payload, self.latest + 1), object_in(payload, "content_block")
         events = self._begin()
         events.extend(self._finish_stopped())
         self._open(index, wire, events)
@@ -168,8 +168,8 @@ class MessagesStream(JSONStream):
 
     def content_block_delta(self, payload: JSONObject) -> Sequence[Event]:
         """Append a delta to the block at its index."""
-        delta = _object(payload, "delta")
-        index = self._index(payload)
+        delta = object_in(payload, "delta")
+        index = index_of(payload, self.latest)
         block = self.opened.get(index)
         if isinstance(block, ProviderBlockInProgress):
             block.apply(delta if self._cut_pairs is None else self._cut_pairs.as_sent(delta))
@@ -179,7 +179,7 @@ class MessagesStream(JSONStream):
 
     def content_block_stop(self, payload: JSONObject) -> Sequence[Event]:
         """End the block at an index."""
-        return self._stop(self._index(payload))
+        return self._stop(index_of(payload, self.latest))
 
     def message_delta(self, payload: JSONObject) -> Sequence[Event]:
         """Read the stop reason and the usage so far. Both are totals, so they replace earlier ones."""
@@ -337,15 +337,6 @@ class MessagesStream(JSONStream):
         elif isinstance(block, ProviderBlockInProgress):
             block.settle()
 
-    def _index(self, payload: JSONObject, step: int = 0) -> int:
-        """Return the index of the event's block. Without one in the event, the latest plus `step` is used."""
-        index = payload.get("index")
-        if type(index) is int:
-            return index
-        if index is not None:
-            raise MalformedJSONError("an index that is no number")
-        return self.latest + step
-
 
 EVENTS: dict[str, Callable[[MessagesStream, JSONObject], Sequence[Event]]] = {
     "message": MessagesStream.message,
@@ -384,14 +375,6 @@ def _may_hold_numbers(payload: JSONObject) -> bool:
     if type(block) is dict:
         return string(block, "type") not in WITHOUT_NUMBERS
     return bool((mapping(payload, "message") or payload).get("content"))
-
-
-def _object(payload: JSONObject, member: str) -> JSONObject:
-    """Return the member, which must be an object. Raises `MalformedJSONError`."""
-    value = payload.get(member)
-    if type(value) is not dict:
-        raise MalformedJSONError(f"no {member} object")
-    return value
 
 
 def _objects(payload: JSONObject, member: str) -> list[JSONObject]:

@@ -242,3 +242,21 @@ def events_in(lines: bytes) -> list[tuple[str, bytes]]:
         elif name and (line := text[start:place].strip()):
             found.append((name, line.encode()))
     return found
+
+
+def index_of(payload: JSONObject, otherwise: int) -> int:
+    """Return the index in an event, or `otherwise` if it has none. Raises `MalformedJSONError`."""
+    index = payload.get("index")
+    if index is None:
+        return otherwise
+    if type(index) is not int:
+        raise MalformedJSONError("an index that is no number")
+    return index
+
+
+def object_in(payload: JSONObject, member: str) -> JSONObject:
+    """Return the member of an event, which must be an object. Raises `MalformedJSONError`."""
+    value = payload.get(member)
+    if type(value) is not dict:
+        raise MalformedJSONError(f"no {member} object")
+    return value

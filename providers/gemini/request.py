@@ -20,6 +20,7 @@ from ..model.prefix_cache import Segment, serialised, write_messages
 from ..model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
 from ..model.request_rules import validate_options
 from ..model.structured import schema_of
+from ..wire.quirks import Quirks
 from ..wire.tool_names import check_tool_names
 from ..wire.wire_head import JSON_TYPE, add_session, path_with_query, request_headers
 from .block_writer import BlockWriter
@@ -59,6 +60,8 @@ _LABEL_VALUE = re.compile(r"[a-z0-9_\-]{0,63}", re.ASCII)
 MOST_LABELS = 64
 """The most labels that Google Cloud accepts."""
 
+SAMPLING = ("maxOutputTokens", "temperature", "topP", "stopSequences", "seed")
+
 
 def encode_request(request: Request, model: str, provider: Provider, *, stream: bool) -> WireRequest:
     """Write a request. Raises `InvalidRequestError` naming a field that cannot be sent."""
@@ -67,18 +70,16 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     name = model.rpartition("/")[2]
     path, quirks = request_path(provider.base_url, model, stream=stream), provider.profile.quirks
     body: dict[str, JSON] = {}
-    _add_system(body, request, warnings)
+    texts = system_texts(request, warnings)
+    if texts:
+        body["systemInstruction"] = {"parts": [{"text": text} for text in texts]}
     body["contents"] = _contents(request, name, provider, warnings)
     check_tool_names(request.tools, "gemini", provider.name)
     _add_tools(body, request, warnings)
     config = _generation_config(request, name, warnings)
     if config:
         body["generationConfig"] = config
-    add_labels(body, request, warnings)
-    if request.session is not None:
-        add_session(body, request.session, quirks)
-    if request.parallel_tool_calls is False:
-        warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
+    add_rest(body, request, quirks, warnings)
     given = given_of(request)
     if given is not None:
         given.restore(NAME, body, request, SOURCES, warnings)
@@ -120,13 +121,11 @@ def without_added_tools(body: JSONObject, extra: JSONObject) -> JSONObject:
     return {**others, "tools": kept} if kept else others
 
 
-def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
-    blocks = request.system_blocks
-    if not blocks:
-        return
-    if any(block.cache_control is not None for block in blocks):
+def system_texts(request: Request, warnings: list[str]) -> list[str]:
+    """Return the texts of the system prompt. Their cache marks are left out."""
+    if any(block.cache_control is not None for block in request.system_blocks):
         warnings.append("system.cache_control: left out, Gemini caches by itself or by cachedContent")
-    body["systemInstruction"] = {"parts": [{"text": block.text} for block in blocks]}
+    return [block.text for block in request.system_blocks]
 
 
 def _contents(request: Request, model: str, provider: Provider, warnings: list[str]) -> JSON:
@@ -149,8 +148,9 @@ def _contents(request: Request, model: str, provider: Provider, warnings: list[s
 def _add_tools(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
     if not request.tools:
         return
-    declarations: list[JSON] = [_declaration(tool, place, warnings) for place, tool in enumerate(request.tools)]
-    body["tools"] = [{"functionDeclarations": declarations}]
+    tools = enumerate(request.tools)
+    declarations = [declaration(tool, place, {}, "parametersJsonSchema", warnings) for place, tool in tools]
+    body["tools"] = [{"functionDeclarations": [*declarations]}]
     choice = request.tool_choice
     config: dict[str, JSON]
     if choice not in TOOL_CHOICE_MODES:
@@ -162,32 +162,27 @@ def _add_tools(body: dict[str, JSON], request: Request, warnings: list[str]) -> 
     body["toolConfig"] = {"functionCallingConfig": config}
 
 
-def _declaration(tool: Tool, place: int, warnings: list[str]) -> JSONObject:
+def declaration(tool: Tool, place: int, first: JSONObject, schema: str, warnings: list[str]) -> JSONObject:
+    """Return a function's declaration.
+
+    place: its place in `Request.tools`.
+    first: members before its name.
+    schema: the member with the schema of its arguments.
+    """
     field = f"tools[{place}]"
     if tool.cache_control is not None:
         warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
-    declaration: dict[str, JSON] = {"name": tool.name}
+    declared: dict[str, JSON] = {**first, "name": tool.name}
     if tool.description:
-        declaration["description"] = tool.description
+        declared["description"] = tool.description
     parameters = parameters_schema(tool.parameters, f"{field}.parameters", warnings if tool.strict else None)
     if parameters is not None:
-        declaration["parametersJsonSchema"] = parameters
-    return declaration
+        declared[schema] = parameters
+    return declared
 
 
 def _generation_config(request: Request, model: str, warnings: list[str]) -> JSONObject:
-    options: dict[str, JSON] = {
-        "maxOutputTokens": request.max_output_tokens,
-        "temperature": request.temperature,
-        "topP": request.top_p,
-        "stopSequences": list(request.stop) or None,
-        "seed": request.seed,
-    }
-    config: dict[str, JSON] = {name: value for name, value in options.items() if value is not None}
-    if ignores_sampling(model):
-        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
-            if value is not None:
-                warnings.append(f"{name}: sent, but {model} ignores it")
+    config = sampling(request, model, SAMPLING, warnings)
     if request.response_schema is not None:
         schema = schema_of(request.response_schema)
         config["responseMimeType"] = JSON_TYPE
@@ -199,7 +194,28 @@ def _generation_config(request: Request, model: str, warnings: list[str]) -> JSO
     return config
 
 
-def add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
+def sampling(request: Request, model: str, names: Sequence[str], warnings: list[str]) -> dict[str, JSON]:
+    """Return the options of a generation's config that are given. names: theirs on the wire, as in `SAMPLING`."""
+    if ignores_sampling(model):
+        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
+            if value is not None:
+                warnings.append(f"{name}: sent, but {model} ignores it")
+    values: list[JSON] = [
+        request.max_output_tokens, request.temperature, request.top_p, list(request.stop) or None, request.seed
+    ]  # fmt: skip
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def add_rest(body: dict[str, JSON], request: Request, quirks: Quirks, warnings: list[str]) -> None:
+    """Add what both dialects of Google have at the end of a body: labels and the session."""
+    _add_labels(body, request, warnings)
+    if request.session is not None:
+        add_session(body, request.session, quirks)
+    if request.parallel_tool_calls is False:
+        warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
+
+
+def _add_labels(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
     """Add metadata as labels, which appear in billing. Metadata that is no valid label is left out with a warning."""
     labels: dict[str, JSON] = {}
     for name, value in (request.metadata or {}).items():

@@ -17,18 +17,17 @@ from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
 from ..gemini.message_writer import WriterState
 from ..gemini.path import API_VERSION, VERSION
-from ..gemini.request import add_labels, merged
-from ..gemini.schema import gemini_schema, parameters_schema
-from ..gemini.thinking import ignores_sampling
+from ..gemini.request import add_rest, declaration, merged, sampling, system_texts
+from ..gemini.schema import gemini_schema
 from ..json.json_values import JSON, JSONObject
 from ..limits.output_limits import output_limit
 from ..model.messages import Message
 from ..model.prefix_cache import Segment, serialised, write_messages
-from ..model.request import TOOL_CHOICE_MODES, Request, Tool, given_of, prefix_cache_of
+from ..model.request import TOOL_CHOICE_MODES, Request, given_of, prefix_cache_of
 from ..model.request_rules import validate_options
 from ..model.structured import schema_of
 from ..wire.tool_names import check_tool_names
-from ..wire.wire_head import JSON_TYPE, add_session, path_with_query, request_headers
+from ..wire.wire_head import JSON_TYPE, path_with_query, request_headers
 from .block_writer import BlockWriter
 from .message_writer import StepWriter
 from .thinking import thinking_members
@@ -63,6 +62,8 @@ REVISION = {"api-revision": "2026-05-20"}
 
 ENDPOINT = "/interactions"
 
+SAMPLING = ("max_output_tokens", "temperature", "top_p", "stop_sequences", "seed")
+
 TOOL_CHOICES: dict[str, str] = {"auto": "auto", "none": "none", "required": "any"}
 """Value of `Request.tool_choice` → `tool_choice`. Any other value is a tool's name."""
 
@@ -77,7 +78,9 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
     quirks = provider.profile.quirks
     name = model.removeprefix("models/")
     body: dict[str, JSON] = {"model": name}
-    _add_system(body, request, warnings)
+    texts = system_texts(request, warnings)
+    if texts:
+        body["system_instruction"] = "\n\n".join(texts)
     steps = _input(request, provider, warnings)
     if steps:
         body["input"] = steps
@@ -85,18 +88,17 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
         raise InvalidRequestError("messages", "contain nothing that can be sent to Gemini: no text, no call, no file")
     check_tool_names(request.tools, "gemini", provider.name)
     if request.tools:
-        body["tools"] = [_tool(tool, place, warnings) for place, tool in enumerate(request.tools)]
+        body["tools"] = [
+            declaration(tool, place, {"type": "function"}, "parameters", warnings)
+            for place, tool in enumerate(request.tools)
+        ]
     config = _generation_config(request, name.rpartition("/")[2], warnings)
     if config:
         body[CONFIG] = config
     if request.response_schema is not None:
         schema = gemini_schema(schema_of(request.response_schema), "response_schema", warnings)
         body["response_format"] = {"type": "text", "mime_type": JSON_TYPE, "schema": schema}
-    add_labels(body, request, warnings)
-    if request.session is not None:
-        add_session(body, request.session, quirks)
-    if request.parallel_tool_calls is False:
-        warnings.append("parallel_tool_calls: left out, Gemini has no such switch")
+    add_rest(body, request, quirks, warnings)
     body["store"] = False
     if stream:
         body["stream"] = True
@@ -133,14 +135,6 @@ def interactions_path(provider: Provider) -> str:
     return ENDPOINT if VERSION.search(path) else API_VERSION + ENDPOINT
 
 
-def _add_system(body: dict[str, JSON], request: Request, warnings: list[str]) -> None:
-    blocks = request.system_blocks
-    if any(block.cache_control is not None for block in blocks):
-        warnings.append("system.cache_control: left out, Gemini caches by itself or by cachedContent")
-    if blocks:
-        body["system_instruction"] = "\n\n".join(block.text for block in blocks)
-
-
 def _input(request: Request, provider: Provider, warnings: list[str]) -> JSON:
     """Return the conversation."""
 
@@ -154,33 +148,11 @@ def _input(request: Request, provider: Provider, warnings: list[str]) -> JSON:
     return write_messages(request.messages, cache, key, write, warnings)
 
 
-def _tool(tool: Tool, place: int, warnings: list[str]) -> JSONObject:
-    field = f"tools[{place}]"
-    if tool.cache_control is not None:
-        warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
-    wire: dict[str, JSON] = {"type": "function", "name": tool.name}
-    if tool.description:
-        wire["description"] = tool.description
-    parameters = parameters_schema(tool.parameters, f"{field}.parameters", warnings if tool.strict else None)
-    if parameters is not None:
-        wire["parameters"] = parameters
-    return wire
-
-
 def _generation_config(request: Request, model: str, warnings: list[str]) -> JSONObject:
-    options: dict[str, JSON] = {
-        "max_output_tokens": request.max_output_tokens,
-        "temperature": request.temperature,
-        "top_p": request.top_p,
-        "stop_sequences": list(request.stop) or None,
-        "seed": request.seed,
-        "tool_choice": _tool_choice(request),
-    }
-    config: dict[str, JSON] = {name: value for name, value in options.items() if value is not None}
-    if ignores_sampling(model):
-        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
-            if value is not None:
-                warnings.append(f"{name}: sent, but {model} ignores it")
+    config = sampling(request, model, SAMPLING, warnings)
+    choice = _tool_choice(request)
+    if choice is not None:
+        config["tool_choice"] = choice
     if request.thinking_config is not None:
         config.update(thinking_members(model, request.thinking_config, warnings))
     return config

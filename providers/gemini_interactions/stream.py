@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.dialect import MakeId
-from ..catalog.json_stream import JSONStream
+from ..catalog.json_stream import JSONStream, index_of, object_in
 from ..catalog.provider import Provider
 from ..gemini.errors import read_error
 from ..json.json_values import (
@@ -160,7 +160,7 @@ class InteractionsStream(JSONStream):
         """Begin the step at an index. A gateway sends a content of the older form with the newer name."""
         if "step" not in payload and "content" in payload:
             return self.content_start(payload)
-        index, step = self._index(payload, step=1), _object(payload, "step")
+        index, step = index_of(payload, self.latest + 1), object_in(payload, "step")
         events = self._begin()
         self._finish_stopped(events)
         self._open(index, step, events)
@@ -168,7 +168,7 @@ class InteractionsStream(JSONStream):
 
     def step_delta(self, payload: JSONObject) -> Sequence[Event]:
         """Apply a delta to the step at its index. One of an unknown type in an output is a content of that output."""
-        delta, index = _object(payload, "delta"), self._index(payload)
+        delta, index = object_in(payload, "delta"), index_of(payload, self.latest)
         self._count(mapping(mapping(payload, "metadata"), "total_usage"))
         opened, kind = self.opened.get(index), string(delta, "type")
         if isinstance(opened, StepInProgress):
@@ -188,7 +188,7 @@ class InteractionsStream(JSONStream):
         answer is read.
         """
         self._count(mapping(payload, "usage"))
-        call = self.opened.get(self._index(payload))
+        call = self.opened.get(index_of(payload, self.latest))
         if not isinstance(call, CallInProgress) or call.stopped:
             return ()
         call.stopped = True
@@ -232,7 +232,7 @@ class InteractionsStream(JSONStream):
 
     def content_start(self, payload: JSONObject) -> Sequence[Event]:
         """Begin a content of the older form as a step. A call has no name yet: its delta has all of it."""
-        content = _object(payload, "content")
+        content = object_in(payload, "content")
         if string(content, "type") == CALL and not string(content, "name"):
             return self._begin()
         return self.step_start({**payload, "step": _as_step(content)})
@@ -364,15 +364,6 @@ class InteractionsStream(JSONStream):
             events[-1] = ErrorEvent(failure)
         return events
 
-    def _index(self, payload: JSONObject, step: int = 0) -> int:
-        """Return the index of the event's step. Without one in the event, the latest plus `step` is used."""
-        index = payload.get("index")
-        if type(index) is int:
-            return index
-        if index is not None:
-            raise MalformedJSONError("an index that is no number")
-        return self.latest + step
-
 
 EVENTS: dict[str, Callable[[InteractionsStream, JSONObject], Sequence[Event]]] = {
     "interaction.created": InteractionsStream.created,
@@ -440,11 +431,3 @@ def _may_hold_numbers(payload: JSONObject) -> bool:
     if type(found) is dict:
         return string(found, "type") not in WITHOUT_NUMBERS
     return is_interaction(mapping(payload, "interaction") or payload)
-
-
-def _object(payload: JSONObject, member: str) -> JSONObject:
-    """Return the member, which must be an object. Raises `MalformedJSONError`."""
-    value = payload.get(member)
-    if type(value) is not dict:
-        raise MalformedJSONError(f"no {member} object")
-    return value
