@@ -136,10 +136,13 @@ class Planner:
     deadline: when all answers should be there; None for no deadline, and then the cheapest way is used.
     rate: live answers per second, as a first guess; `observe_live` corrects it.
     tail: seconds of the longest live answers, as a first guess.
+
+    names: those of the ways.
     """
 
     def __init__(self, ways: Iterable[Way], deadline: float | None, *, rate: float, tail: float) -> None:
         self._outlooks = {way.name: _Outlook(way) for way in sorted(ways, key=lambda way: way.price)}
+        self.names = self._outlooks.keys()
         self._ways: list[Way] = [outlook.way for outlook in self._outlooks.values()]
         self._deadline = deadline if deadline is not None else math.inf
         self._rate = rate

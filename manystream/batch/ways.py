@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -173,6 +173,100 @@ class Pool:
         return self._lines[self._head - 1]
 
 
+class Targets:
+    """The providers of a run that have a batch interface.
+
+    refuse: called with the reason where a provider has none.
+
+    known: name of a provider → it.
+    """
+
+    def __init__(self, engine: EmbeddedEngine, refuse: Callable[[str], None]) -> None:
+        self._engine = engine
+        self._refuse = refuse
+        self._of_model: dict[str, Target | None] = {}
+        self.known: dict[str, Target] = {}
+
+    def of(self, item: Item) -> Target | None:
+        """Return the provider whose batches can have the line; None if it can only go live."""
+        model = item.request.model
+        if model not in self._of_model:
+            try:
+                provider = self._engine.prepare(item.request)[0].provider
+            except InvalidRequestError:
+                return None  # the start of its call reports the reason
+            self._of_model[model] = self._of_provider(provider)
+        target = self._of_model[model]
+        return None if target is None or target.closed else target
+
+    def named(self, name: str) -> Target | None:
+        """Return the provider with this name; None if the run has none, or no batch interface of it is known."""
+        provider = next((each for each in self._engine.providers if each.name == name), None)
+        return None if provider is None else self._of_provider(provider)
+
+    def _of_provider(self, provider: Provider) -> Target | None:
+        if provider.name not in self.known:
+            interface = interface_of(provider)
+            if interface is None:
+                self._refuse(f"{provider.name!r} has no batch interface that is known here")
+                return None
+            target = self.known[provider.name] = Target(self._engine, provider, interface)
+            target.most_bytes = min(target.most_bytes, MOST_BYTES)
+        return self.known[provider.name]
+
+    def ways(self) -> list[Way]:
+        """Return the ways that all of them have, beside the live one."""
+        terms = [target.interface.terms for target in self.known.values()]
+        if not terms:
+            return []
+        slowest = max(terms, key=lambda term: term.prior[-1][1] * 10 + term.prior[0][1])
+        price, stop = max(term.price for term in terms), max(term.stop for term in terms)
+        ways = [Way(BATCH, price, slowest.prior, stop)]
+        if all(target.provider.profile.name == "openai-responses" for target in self.known.values()):
+            for name, window in WINDOW_WAYS.items():
+                ways.append(Way(name, window.price, ((0.5, window.seconds / 2), (0.99, window.seconds)), 10.0))
+        return ways
+
+
+@dataclass(slots=True)
+class LiveRate:
+    """How fast live answers come while all places are taken."""
+
+    since: float = 0.0
+    answers: int = 0
+    longest: float = 0.0  # seconds of the longest answer
+
+    def add(self, seconds: float) -> None:
+        """Count an answer."""
+        self.answers += 1
+        self.longest = max(self.longest, seconds)
+
+    def measure(self, now: float, *, is_full: bool) -> float | None:
+        """Return the answers of a second, once they are known. is_full: all places are taken."""
+        if not is_full:
+            self.since, self.answers = now, 0
+        known = now - self.since >= MEASURED_SECONDS and self.answers >= MEASURED_LINES
+        return self.answers / (now - self.since) if known else None
+
+
+@dataclass(slots=True)
+class Submitting:
+    """When batches may be submitted: not for a while after the provider has refused one."""
+
+    pause: float = FIRST_BLOCK
+    blocked_until: float = -math.inf
+
+    def block(self) -> None:
+        """Submit nothing for a while, which doubles each time."""
+        self.blocked_until = trio.current_time() + self.pause
+        self.pause = min(2 * self.pause, LONGEST_BLOCK)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing may be submitted now."""
+        return trio.current_time() < self.blocked_until
+
+
 class WaysRun:
     """One run of a batch by several ways.
 
@@ -192,7 +286,6 @@ class WaysRun:
         self._engine = EmbeddedEngine(calls.engine)
         self._submissions = submissions
         self._calls = calls
-        self._counters = calls.counters
         self._deadline = deadline
         self._via = via
         self._concurrency = concurrency
@@ -202,19 +295,15 @@ class WaysRun:
         self._paused = 0  # lines whose answer in a window is read again after a pause
         self._unsynced = False  # whether a token of them may not be on the disk
         self._generations: dict[int, int] = {}
-        self._targets: dict[str, Target] = {}
-        self._target_of_model: dict[str, Target | None] = {}
+        self._targets = Targets(self._engine, self._refuse_way)
         self._jobs: dict[str, ProviderBatch] = {}
         self._wanted = {BATCH: 0, LIVE: 0}
         self._drafts: dict[_Name, ProviderBatch] = {}
-        self._block = FIRST_BLOCK
-        self._blocked_until = -math.inf
+        self._submitting = Submitting()
         self._waits_for_budget = False
         self._changed = trio.Event()  # decide again
         self._decided = trio.Event()  # lines may go now that could not before
-        self._measured_since = 0.0
-        self._measured = 0
-        self._longest = 0.0
+        self._live_rate = LiveRate()
         self._planner = Planner((Way(LIVE, 1.0),), None, rate=1.0, tail=TAIL_SECONDS)  # until all lines are read
 
     async def run(self, lines: Lines) -> None:
@@ -242,7 +331,7 @@ class WaysRun:
         if failure is not None:
             raise failure
         if self._deadline is not None:
-            self._counters.missed = max(0.0, trio.current_time() - self._deadline)
+            self._calls.counters.missed = max(0.0, trio.current_time() - self._deadline)
 
     async def _send_all(self, submitted: LineIds) -> None:
         """Send the lines by the ways of a plan, and return when each has its record."""
@@ -262,7 +351,7 @@ class WaysRun:
         if item is None:
             return
         position = self._spool.add(number, data)
-        target = self._target_of(item)
+        target = self._targets.of(item)
         if item.id in submitted:
             submitted[item.id] = position
             return
@@ -274,28 +363,6 @@ class WaysRun:
         else:
             self._pool.add([position])
 
-    def _target_of(self, item: Item) -> Target | None:
-        """Return the provider whose batches can have the line; None if it can only go live."""
-        model = item.request.model
-        if model not in self._target_of_model:
-            try:
-                provider = self._engine.prepare(item.request)[0].provider
-            except InvalidRequestError:
-                return None  # the start of its call reports the reason
-            self._target_of_model[model] = self._target(provider)
-        target = self._target_of_model[model]
-        return None if target is None or target.closed else target
-
-    def _target(self, provider: Provider) -> Target | None:
-        if provider.name not in self._targets:
-            interface = interface_of(provider)
-            if interface is None:
-                self._refuse_way(f"{provider.name!r} has no batch interface that is known here")
-                return None
-            target = self._targets[provider.name] = Target(self._engine, provider, interface)
-            target.most_bytes = min(target.most_bytes, MOST_BYTES)
-        return self._targets[provider.name]
-
     def _refuse_way(self, reason: str) -> None:
         """Note that lines go live because a way is closed; with a fixed way, this ends the batch."""
         if self._via in (BATCH, WINDOW):
@@ -304,7 +371,7 @@ class WaysRun:
             self._note(f"{reason}: its lines go live")
 
     def _note(self, text: str) -> None:
-        self._counters.notes += [] if text in self._counters.notes else [text]
+        self._calls.counters.notes += [] if text in self._calls.counters.notes else [text]
 
     def _item(self, position: int) -> Item:
         return self._calls.parse(*self._spool.line(position))
@@ -312,32 +379,17 @@ class WaysRun:
     # --- the plan ---
 
     def _make_planner(self) -> Planner:
-        terms = [target.interface.terms for target in self._targets.values()]
-        ways: list[Way] = []
-        if terms and self._via != LIVE:
-            slowest = max(terms, key=lambda term: term.prior[-1][1] * 10 + term.prior[0][1])
-            price, stop = max(term.price for term in terms), max(term.stop for term in terms)
-            ways.append(Way(BATCH, price, slowest.prior, stop))
-            if all(target.provider.profile.name == "openai-responses" for target in self._targets.values()):
-                for name, window in WINDOW_WAYS.items():
-                    ways.append(Way(name, window.price, ((0.5, window.seconds / 2), (0.99, window.seconds)), 10.0))
-        if self._via == WINDOW and self._targets:
-            ways = self._fitting_window([way for way in ways if way.name in WINDOW_WAYS])
+        ways = self._targets.ways() if self._via != LIVE else []
+        if self._via == WINDOW and self._targets.known:
+            windows = [way for way in ways if way.name in WINDOW_WAYS]
+            if not windows:
+                self._calls.fail("only OpenAI's Responses have windows (--via window)")
+            ways = fitting_window(windows, self._deadline)
         elif self._via == BATCH:
             ways = [way for way in ways if way.name == BATCH]
         if self._via is None or not ways:
             ways.append(Way(LIVE, 1.0))
-        self._planned = {way.name for way in ways}
         return Planner(ways, self._deadline, rate=self._concurrency / ANSWER_SECONDS, tail=TAIL_SECONDS)
-
-    def _fitting_window(self, windows: list[Way]) -> list[Way]:
-        """Return the cheapest window that ends before the deadline, else the shortest."""
-        if not windows:
-            self._calls.fail("only OpenAI's Responses have windows (--via window)")
-            return []
-        left = math.inf if self._deadline is None else self._deadline - trio.current_time()
-        fitting = [way for way in windows if way.prior[-1][1] <= left]
-        return [min(fitting, key=lambda way: way.price) if fitting else max(windows, key=lambda way: way.price)]
 
     async def _direct(self) -> None:
         """Decide what goes which way, whenever something has changed, until all is done."""
@@ -347,8 +399,11 @@ class WaysRun:
                 self._unsynced = False
                 with self._failures("the tokens of windows cannot be written"):
                     self._submissions.sync()
-            self._measure()
             now = trio.current_time()
+            is_full = self._running() >= self._concurrency or len(self._moved[LIVE]) > 0 or self._wanted[LIVE] > 0
+            rate = self._live_rate.measure(now, is_full=is_full)
+            if rate is not None:
+                self._planner.observe_live(rate, self._live_rate.longest)
             drafted = sum(len(draft.positions) for draft in self._drafts.values())
             decision = self._planner.decide(
                 now,
@@ -374,8 +429,8 @@ class WaysRun:
                 await self._changed.wait()
 
     def _count(self) -> None:
-        self._counters.submissions = len(self._jobs)
-        self._counters.submitted = sum(job.left for job in self._jobs.values())
+        self._calls.counters.submissions = len(self._jobs)
+        self._calls.counters.submitted = sum(job.left for job in self._jobs.values())
 
     def _is_done(self) -> bool:
         waiting = len(self._pool) or any(map(len, self._moved.values())) or self._drafts or self._jobs
@@ -383,7 +438,7 @@ class WaysRun:
 
     def _running(self) -> int:
         """Return the number of calls that run live."""
-        return self._counters.running - len(self._in_windows)
+        return self._calls.counters.running - len(self._in_windows)
 
     def _wake(self) -> None:
         """Let the tasks look at the lines that wait for them."""
@@ -396,21 +451,12 @@ class WaysRun:
         self._waits_for_budget = False
         window = self._in_windows.pop(item.id, None)
         if window is None:
-            self._measured += 1
-            self._longest = max(self._longest, completion.timings.finished or 0.0)
+            self._live_rate.add(completion.timings.finished or 0.0)
         elif self._goes_on(window, item, completion):
             return
         way, price = (LIVE, 1.0) if window is None else (window.way, WINDOW_WAYS[window.way].price)
         if self._calls.record(item, completion, way, price) and has_ended(completion.error):
             self._submissions.forget(item.id)
-
-    def _measure(self) -> None:
-        """Correct the planner's rate of live answers, while all places are taken."""
-        now = trio.current_time()
-        if self._running() < self._concurrency and not len(self._moved[LIVE]) and not self._wanted[LIVE]:
-            self._measured_since, self._measured = now, 0
-        elif now - self._measured_since >= MEASURED_SECONDS and self._measured >= MEASURED_LINES:
-            self._planner.observe_live(self._measured / (now - self._measured_since), self._longest)
 
     def _under_way(self) -> list[UnderWay]:
         jobs = [
@@ -418,7 +464,7 @@ class WaysRun:
             for job in self._jobs.values()
             if job.is_known and self._via in (None, BATCH)
         ]
-        for way in self._planned.intersection(WINDOW_WAYS):
+        for way in self._planner.names & WINDOW_WAYS.keys():
             since = [window.since for window in self._in_windows.values() if window.way == way]
             if since:
                 jobs.append(UnderWay(way, way, len(since), min(since)))
@@ -491,7 +537,7 @@ class WaysRun:
         if answer is not None and earlier:
             token = read_token(answer.token)
             if self._engine.has_traffic:
-                self._name_target(completion, f"{token.provider}/{token.model}", seconds)
+                name_target(completion, f"{token.provider}/{token.model}", seconds)
             completion.timings.finished = seconds
             provider, price = self._engine.provider_named(token.provider), WINDOW_WAYS[window.way].price
             completion.cost = dollars(self._engine, provider, token.model, completion, price)
@@ -519,29 +565,25 @@ class WaysRun:
         self._moved[window.way].add([window.position])
         self._wake()
 
-    def _name_target(self, completion: Completion, target: str, seconds: float) -> None:
-        """Give a completion what a call would have had, where no call of this run got the answer."""
-        outcome = OK if completion.success else "error"
-        completion.attempt_records = (AttemptRecord(target, 0.0, seconds, outcome),)
-
     # --- new batches ---
 
     async def _submit(self) -> None:
         """Make batches of the lines that are to go this way."""
         while True:
             now = trio.current_time()
-            ready = now >= self._blocked_until and not self._waits_for_budget
+            ready = not self._submitting.is_blocked and not self._waits_for_budget
             if ready and self._wanted[BATCH] > 0 and len(self._pool):
                 with self._failures("a batch cannot be created"):
                     await self._submit_some()
                 self._changed.set()
                 continue
-            with trio.move_on_at(self._blocked_until if self._blocked_until > now else math.inf):
+            until = self._submitting.blocked_until
+            with trio.move_on_at(until if until > now else math.inf):
                 await self._decided.wait()
 
     async def _submit_some(self) -> None:
         drafts, count = self._drafts, 0
-        while self._wanted[BATCH] > 0 and len(self._pool) and trio.current_time() >= self._blocked_until:
+        while self._wanted[BATCH] > 0 and len(self._pool) and not self._submitting.is_blocked:
             if self._waits_for_budget:
                 break
             self._wanted[BATCH] -= 1
@@ -560,7 +602,7 @@ class WaysRun:
         """Add a line to the draft that fits it, and return the draft's name. Returns None for a line that goes live, or
         waits for the budget."""
         item = self._item(position)
-        target = self._target_of(item)
+        target = self._targets.of(item)
         found = self._grouped(item, target) if target is not None else None
         if target is None or found is None:
             self._moved[LIVE].add([position])
@@ -605,7 +647,7 @@ class WaysRun:
 
     async def _create(self, job: ProviderBatch) -> None:
         """Create a batch, unless its lines are to go another way by now."""
-        if trio.current_time() < self._blocked_until:
+        if self._submitting.is_blocked:
             for holding in job.holdings.values():
                 self._settle(holding, 0.0)
             self._pool.give_back(job.positions)
@@ -623,7 +665,7 @@ class WaysRun:
             self._drop(job)
             self._move_on(job.positions, job.to)
             return
-        self._block, self._blocked_until = FIRST_BLOCK, -math.inf
+        self._submitting = Submitting()
         self._nursery.start_soon(self._follow, job)
 
     def _not_created(self, job: ProviderBatch, error: ProviderError) -> None:
@@ -632,7 +674,7 @@ class WaysRun:
         target, status, positions = job.target, error.http_status, job.positions
         named = LINE_NAMED.search(error.message)
         limited, doubtful = error.category is ErrorCategory.RATE_LIMIT, status < 400 and not error.retryable
-        waited = self._block >= LONGEST_BLOCK and not self._jobs
+        waited = self._submitting.pause >= LONGEST_BLOCK and not self._jobs
         if status in NO_INTERFACE or (waited and (doubtful or (limited and not error.retryable))):
             target.closed = status in NO_INTERFACE
             model = job.submission.group.model
@@ -660,11 +702,10 @@ class WaysRun:
 
         A batch that is refused again and again, although no other is under way, is made smaller.
         """
-        if lines > 1 and (too_large or (self._block > 2 * FIRST_BLOCK and not self._jobs)):
+        if lines > 1 and (too_large or (self._submitting.pause > 2 * FIRST_BLOCK and not self._jobs)):
             target.most_lines = lines // 2
         if not too_large:
-            self._blocked_until = trio.current_time() + self._block
-            self._block = min(2 * self._block, LONGEST_BLOCK)
+            self._submitting.block()
 
     def _drop(self, job: ProviderBatch) -> None:
         """End a batch that was not created."""
@@ -685,7 +726,7 @@ class WaysRun:
 
     def _resume(self, submitted: LineIds) -> None:
         for submission in list(self._submissions.open.values()):
-            target = self._target_named(submission.provider)
+            target = self._targets.named(submission.provider)
             if target is None:
                 self._calls.fail(
                     f"{submission.lines:,} lines are in a batch of {submission.provider!r}, which this run does"
@@ -700,10 +741,6 @@ class WaysRun:
             job.is_known = submission.batch is not None
             self._jobs[submission.key] = job
             self._nursery.start_soon(self._follow if job.is_known else self._recover, job)
-
-    def _target_named(self, name: str) -> Target | None:
-        provider = next((each for each in self._engine.providers if each.name == name), None)
-        return None if provider is None else self._target(provider)
 
     async def _recover(self, job: ProviderBatch) -> None:
         """Find out whether a batch was created before its run was killed."""
@@ -755,7 +792,7 @@ class WaysRun:
         left = job.unhandled()
         if len(left) < len(job.positions) and not job.to:
             self._planner.observe(BATCH, trio.current_time() - job.since)
-        self._blocked_until = -math.inf
+        self._submitting.blocked_until = -math.inf
         self._close(job)
         if unreadable:
             self._fail_lines(job, left, f"the results of the batch cannot be read: {unreadable}")
@@ -794,7 +831,7 @@ class WaysRun:
             seconds = trio.current_time() - job.since
             completion.timings = Timings(finished=seconds)
             completion.request_id = completion.request_id or result.request_id
-            self._name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
+            name_target(completion, f"{job.submission.provider}/{job.submission.group.model}", seconds)
             self._calls.record(item, completion, BATCH, part)
         self._settle(job.holdings.pop(index, None), completion.cost or 0.0)
 
@@ -831,7 +868,7 @@ class WaysRun:
     # --- files ---
 
     def _delete_soon(self, key: str, provider: str, file: str) -> None:
-        target = self._target_named(provider)
+        target = self._targets.named(provider)
         if target is not None:
             self._deletions.start_soon(self._delete, key, target, file)
 
@@ -847,6 +884,21 @@ class WaysRun:
                     self._note(f"the file {file!r} could not be deleted at {target.provider.name!r}: {error.message}")
                     return
             self._submissions.note(key, "deleted")
+
+
+def fitting_window(windows: list[Way], deadline: float | None) -> list[Way]:
+    """Return the cheapest window that ends before the deadline, else the shortest; none of none."""
+    left = math.inf if deadline is None else deadline - trio.current_time()
+    fitting = [way for way in windows if way.prior[-1][1] <= left]
+    if fitting:
+        return [min(fitting, key=lambda way: way.price)]
+    return [max(windows, key=lambda way: way.price)] if windows else []
+
+
+def name_target(completion: Completion, target: str, seconds: float) -> None:
+    """Give a completion what a call would have had, where no call of this run got the answer."""
+    outcome = OK if completion.success else "error"
+    completion.attempt_records = (AttemptRecord(target, 0.0, seconds, outcome),)
 
 
 def _there(positions: Iterable[int]) -> list[int]:
