@@ -27,7 +27,7 @@ from .arrivals import Arrival, Arrivals, TraceError
 from .figures import Figures, Slo
 from .histogram import bucket_of, mean, new_counts, percentile
 from .moments import CallRecord, Wire
-from .validity import ClientFigures, Meter, process_seconds
+from .validity import ClientFigures, Meter
 from .work import Session, Work, WorkPlan
 
 LOOK_SECONDS = 0.25
@@ -203,7 +203,6 @@ class Load:
         self._plan = plan
         self._wire = wire
         self._on_look = on_look
-        self._simulator = simulator
         self._make_record = make_record
         self._work = Work(plan.work)
         self.figures: Figures = Figures(plan.slo)
@@ -222,9 +221,7 @@ class Load:
         self._arriving = plan.arrivals is not None
         self._resting = 0  # sessions between two calls, and places after a failed call
         self._draining = False  # the measured time of an open loop is over, and calls that still run may end
-        self._window = self.began
-        self._meter = Meter()
-        self._simulator_before = self._simulator_seconds()
+        self._meter = Meter(simulator)
         self._over = trio.Event()
         self._nursery: trio.Nursery | None = None
 
@@ -501,11 +498,9 @@ class Load:
         self.figures.open_windows(from_start=ramp_is_all)
         if ramp_is_all:
             return
-        self._window = time.perf_counter()
         self.figures.opened_at = time.perf_counter_ns()
         self._meter.restart()
         self._wire.delays, self._wire.merged, self._wire.together = new_counts(), 0, 0
-        self._simulator_before = self._simulator_seconds()
 
     def _close_windows(self) -> Result:
         """End the measured time, and return its result."""
@@ -518,14 +513,13 @@ class Load:
         client.together, client.gap = wire.together / gaps, mean(itl) or 0.0
         statistics = self._engine.statistics()
         client.loop_lag = client.loop_lag or statistics.loop_lag
-        before, after = self._simulator_before, self._simulator_seconds()
         return self._with_ends(
             Result(
                 plan=self._plan,
                 figures=self.figures,
                 clients=[client],
                 seconds=client.seconds,
-                simulator_seconds=after - before if after is not None and before is not None else None,
+                simulator_seconds=self._meter.simulator_seconds,
                 connections_opened=statistics.opened,
                 connections_reused=statistics.reused,
             ),
@@ -546,7 +540,7 @@ class Load:
             return 0
         if self._plan.arrivals is not None:
             return sum(not record.last for record in self._records.values())
-        opened = round(self._window * 1e9)
+        opened = round(self._meter.began * 1e9)
         return sum((record.last or record.begun) <= opened for record in self._records.values())
 
     def _count_cut(self) -> int:
@@ -573,7 +567,7 @@ class Load:
         length = max(LOOK_SECONDS, self._plan.seconds / WINDOWS)
         while True:
             await trio.sleep(LOOK_SECONDS)
-            since = time.perf_counter() - self._window
+            since = time.perf_counter() - self._meter.began
             if since > LAG_MEMORY:
                 self._meter.loop_lag = max(self._meter.loop_lag, self._engine.statistics().loop_lag)
             self._meter.look()
@@ -594,9 +588,6 @@ class Load:
                     self._meter.loop_delays[bucket_of(missed // 1000)] += 1
                     due += BEAT_NANOSECONDS
                 due -= BEAT_NANOSECONDS
-
-    def _simulator_seconds(self) -> float | None:
-        return process_seconds(self._simulator) if self._simulator is not None else None
 
 
 @contextmanager

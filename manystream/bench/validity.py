@@ -261,9 +261,13 @@ def descriptor_limit() -> int | None:
 
 
 class Meter:
-    """Measures this process. `restart` begins the measured time; `figures` returns what was used since."""
+    """Measures this process. `restart` begins the measured time; `figures` returns what was used since.
 
-    def __init__(self) -> None:
+    simulator: the process id of the simulator, or None.
+    """
+
+    def __init__(self, simulator: int | None = None) -> None:
+        self._simulator = simulator
         self.restart()
 
     def restart(self) -> None:
@@ -275,6 +279,16 @@ class Meter:
         self.descriptors: int | None = open_descriptors()
         self.starts: Counts = new_counts()
         self.loop_delays: Counts = new_counts()
+        self._simulator_before = self._simulator_time()
+
+    def _simulator_time(self) -> float | None:
+        return process_seconds(self._simulator) if self._simulator is not None else None
+
+    @property
+    def simulator_seconds(self) -> float | None:
+        """The CPU seconds of the simulator since `restart`; None if they are not known."""
+        before, after = self._simulator_before, self._simulator_time()
+        return after - before if after is not None and before is not None else None
 
     def look(self) -> None:
         """Note the number of open descriptors."""
