@@ -19,6 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TypeVar
 
 from .json_text import loads_object, mapping
 
@@ -127,9 +129,12 @@ FAULTS = (
 )  # fmt: skip
 
 
-def _number(low: float, high: float) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = float(text)
+Number = TypeVar("Number", int, float)
+
+
+def _within(kind: type[Number], low: float, high: float) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        value = kind(text)
         if not low <= value <= high:
             raise ValueError
         return value
@@ -137,14 +142,7 @@ def _number(low: float, high: float) -> Callable[[str], float]:
     return read
 
 
-def _whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError
-        return value
-
-    return read
+_number, _whole = partial(_within, float), partial(_within, int)
 
 
 def _switch(text: str) -> bool:

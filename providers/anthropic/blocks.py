@@ -16,7 +16,7 @@ from ..json.json_values import (
     JSONObject,
     MalformedJSONError,
     arguments_text,
-    exact_loads,
+    exact_or_text,
     mapping,
     objects,
     string,
@@ -87,7 +87,7 @@ class ProviderBlockInProgress:
             self.data[member] = join_pieces([start, *pieces] if type(start) is str else pieces)
         text = join_pieces(self.input_pieces)
         if text:
-            self.data["input"] = _parsed(text)
+            self.data["input"] = exact_or_text(text)
 
 
 Opened: TypeAlias = TextInProgress | ThinkingInProgress | CallInProgress | ProviderBlockInProgress | Placed
@@ -190,11 +190,3 @@ def _arguments_text(value: JSON) -> str:
         return arguments_text(value, spaced=True) if value else NO_ARGUMENTS
     except TypeError:
         raise MalformedJSONError("a call's input is nested too deeply") from None
-
-
-def _parsed(text: str) -> JSON:
-    """Parse JSON text; return the text itself if it is not JSON."""
-    try:
-        return exact_loads(text)
-    except MalformedJSONError:
-        return text

@@ -20,7 +20,7 @@ from ..json.json_values import (
     JSONObject,
     MalformedJSONError,
     arguments_text,
-    exact_loads,
+    exact_or_text,
     objects,
     required_objects,
     string,
@@ -137,7 +137,7 @@ class StepInProgress:
         """Write the collected texts into the step. May be called at any time. Arguments become JSON if they parse."""
         for member, pieces in self.pieces.items():
             text = join_pieces(pieces)
-            self.data[member] = _parsed(text) if member == "arguments" else text
+            self.data[member] = exact_or_text(text) if member == "arguments" else text
 
 
 Opened: TypeAlias = OutputInProgress | ThinkingInProgress | CallInProgress | StepInProgress
@@ -351,11 +351,3 @@ def _arguments_text(value: JSON) -> str:
         return arguments_text(value) if value else "{}"
     except TypeError:
         raise MalformedJSONError("a call's arguments are nested too deeply") from None
-
-
-def _parsed(text: str) -> JSON:
-    """Parse JSON text; return the text itself if it is not JSON."""
-    try:
-        return exact_loads(text)
-    except MalformedJSONError:
-        return text

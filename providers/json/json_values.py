@@ -143,6 +143,14 @@ def exact_loads(data: bytes | str) -> JSON:
     return exactly(loads(data), data)
 
 
+def exact_or_text(text: str) -> JSON:
+    """Parse JSON text as `exact_loads` does; return the text itself if it is not JSON."""
+    try:
+        return exact_loads(text)
+    except MalformedJSONError:
+        return text
+
+
 def json_at(text: str, start: int) -> tuple[JSON, int]:
     """Parse the JSON text that begins at a place of a text and may be followed by others.
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from ...catalog.dialect import MakeId
@@ -133,9 +134,9 @@ class ResponsesStream(JSONStream):
 
     def text_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Append text to a content part."""
-        text = value.get("delta")
-        if type(text) is not str or not text:
-            return _nothing(value)
+        text = _text(value)
+        if not text:
+            return ()
         message = self.output.message_at(value)
         if message is None:
             return ()
@@ -172,34 +173,27 @@ class ResponsesStream(JSONStream):
 
     def refusal_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Append to a refusal."""
-        text = value.get("delta")
-        if type(text) is not str or not text:
-            return _nothing(value)
+        text = _text(value)
+        if not text:
+            return ()
         message = self.output.message_at(value)
         if message is not None:
             message.refusal(integer(value, "content_index") or 0, text)
         return ()
 
-    def summary_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to the summary of reasoning."""
-        return self._reasoning_delta(value, SUMMARY)
-
-    def reasoning_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to the text of reasoning."""
-        return self._reasoning_delta(value, CONTENT)
-
-    def _reasoning_delta(self, value: JSONObject, source: str) -> Sequence[Event]:
-        text = value.get("delta")
-        if type(text) is not str or not text:
-            return _nothing(value)
+    def reasoning_delta(self, value: JSONObject, data: bytes, *, source: str) -> Sequence[Event]:
+        """Append to the text of reasoning, or to its summary."""
+        text = _text(value)
+        if not text:
+            return ()
         reasoning = self.output.reasoning_at(value)
         return () if reasoning is None else reasoning.delta(source, text)
 
     def arguments_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Append to a call's arguments."""
-        text = value.get("delta")
-        if type(text) is not str or not text:
-            return _nothing(value)
+        text = _text(value)
+        if not text:
+            return ()
         call = self.output.call_at(value)
         if call is None:
             self.output.keep_arguments(value, text)
@@ -215,19 +209,11 @@ class ResponsesStream(JSONStream):
             return ()
         return call.take_arguments(whole)
 
-    def audio_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to the sound."""
-        return self._audio_delta(value, "data")
-
-    def transcript_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to the transcript of the sound."""
-        return self._audio_delta(value, "transcript")
-
-    def _audio_delta(self, value: JSONObject, member: str) -> Sequence[Event]:
-        """Keep a piece of sound. No item repeats it, and it has no event of the library."""
-        text = value.get("delta")
-        if type(text) is not str or not text:
-            return _nothing(value)
+    def audio_delta(self, value: JSONObject, data: bytes, *, member: str) -> Sequence[Event]:
+        """Keep a piece of the sound or of its transcript. No item repeats it, and it has no event of the library."""
+        text = _text(value)
+        if not text:
+            return ()
         self.output.audio.setdefault(member, []).append(text)
         return ()
 
@@ -239,22 +225,6 @@ class ResponsesStream(JSONStream):
         """Read a whole item."""
         return self.output.take(integer(value, "output_index") or 0, _item(value, data))
 
-    def completed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """End the answer with a completed response."""
-        return self._conclude(value, "completed", data)
-
-    def incomplete(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """End the answer with an incomplete response."""
-        return self._conclude(value, "incomplete", data)
-
-    def failed(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """End the answer with a failed response."""
-        return self._conclude(value, "failed", data)
-
-    def cancelled(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """End the answer with a cancelled response."""
-        return self._conclude(value, "cancelled", data)
-
     def whole(self, value: JSONObject, data: bytes) -> Sequence[Event]:
         """Read an unstreamed answer in place of events. One that is still being made has no meaning here."""
         if string(value, "status") in UNFINISHED:
@@ -265,8 +235,8 @@ class ResponsesStream(JSONStream):
         self.ended = True
         return events
 
-    def _conclude(self, value: JSONObject, status: str, data: bytes) -> Sequence[Event]:
-        """Read the terminal event. Returns the last events."""
+    def concluded(self, value: JSONObject, data: bytes, *, status: str) -> Sequence[Event]:
+        """End the answer with a response of this status. Returns the last events."""
         if any(map(may_hold_numbers, objects(mapping(value, "response"), "output"))):
             value = exactly_object(value, data)
         beside: JSONObject = {key: member for key, member in value.items() if key not in ENVELOPE}
@@ -311,26 +281,27 @@ EVENTS: dict[str, Callable[[ResponsesStream, JSONObject, bytes], Sequence[Event]
     "response.content_part.done": ResponsesStream.part_done,
     "response.refusal.delta": ResponsesStream.refusal_delta,
     "response.refusal.done": ResponsesStream.text_done,
-    "response.reasoning_summary_text.delta": ResponsesStream.summary_delta,
-    "response.reasoning_text.delta": ResponsesStream.reasoning_delta,
+    "response.reasoning_summary_text.delta": partial(ResponsesStream.reasoning_delta, source=SUMMARY),
+    "response.reasoning_text.delta": partial(ResponsesStream.reasoning_delta, source=CONTENT),
     "response.function_call_arguments.delta": ResponsesStream.arguments_delta,
     "response.function_call_arguments.done": ResponsesStream.arguments_done,
     "response.custom_tool_call_input.delta": ResponsesStream.arguments_delta,
     "response.custom_tool_call_input.done": ResponsesStream.arguments_done,
-    "response.audio.delta": ResponsesStream.audio_delta,
-    "response.audio.transcript.delta": ResponsesStream.transcript_delta,
+    "response.audio.delta": partial(ResponsesStream.audio_delta, member="data"),
+    "response.audio.transcript.delta": partial(ResponsesStream.audio_delta, member="transcript"),
     "response.output_item.added": ResponsesStream.item_added,
     "response.output_item.done": ResponsesStream.item_done,
     "response.created": ResponsesStream.response_started,
     "response.queued": ResponsesStream.response_started,
     "response.in_progress": ResponsesStream.response_started,
-    "response.completed": ResponsesStream.completed,
-    "response.incomplete": ResponsesStream.incomplete,
-    "response.failed": ResponsesStream.failed,
-    "response.cancelled": ResponsesStream.cancelled,
+    "response.completed": partial(ResponsesStream.concluded, status="completed"),
+    "response.incomplete": partial(ResponsesStream.concluded, status="incomplete"),
+    "response.failed": partial(ResponsesStream.concluded, status="failed"),
+    "response.cancelled": partial(ResponsesStream.concluded, status="cancelled"),
     "response.steer.failed": ResponsesStream.steer_failed,
     "response.steer.pending": ResponsesStream.steer_pending,
-    "response.done": ResponsesStream.completed,  # of the Realtime API and of gateways; the response has the status
+    # Of the Realtime API and of gateways; the response has the status.
+    "response.done": partial(ResponsesStream.concluded, status="completed"),
     "error": ResponsesStream.error,
     "response": ResponsesStream.whole,
 }
@@ -368,8 +339,9 @@ def _item(value: JSONObject, data: bytes) -> JSONObject:
     return _object(exactly_object(value, data), "item") if may_hold_numbers(item) else item
 
 
-def _nothing(value: JSONObject) -> Sequence[Event]:
-    """Return no events for a delta with empty or absent text. Raises `MalformedJSONError` for any other value."""
-    if value.get("delta") in (None, ""):
-        return ()
-    raise MalformedJSONError("a delta that is no text")
+def _text(value: JSONObject) -> str:
+    """Return the text of a delta, which may be absent. Raises `MalformedJSONError` for any other value."""
+    text = value.get("delta")
+    if text is not None and type(text) is not str:
+        raise MalformedJSONError("a delta that is no text")
+    return text or ""
