@@ -330,7 +330,7 @@ async def test_a_request_that_is_refused_here_is_raised_itself(
 
 async def test_the_whole_result_of_a_run(clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     used = iter([1.0, 2.0, 5.0])
-    monkeypatch.setattr(load, "process_seconds", lambda process: {4711: used}[process].__next__())
+    monkeypatch.setattr(validity, "process_seconds", lambda process: {4711: used}[process].__next__())
     engine = ScriptedEngine(OK, OK, failed(ErrorCategory.SERVER), OK, seconds=1.0)
     result = await a_load(engine, a_plan(seconds=4.5, ramp=0.2), simulator=4711).run()
     figures, client = result.figures, result.clients[0]
@@ -407,7 +407,7 @@ async def test_a_simulator_is_measured_from_the_ramp_if_that_is_all(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = iter([1.0, 5.0])
-    monkeypatch.setattr(load, "process_seconds", lambda _: next(used))
+    monkeypatch.setattr(validity, "process_seconds", lambda _: next(used))
     result = await a_load(ScriptedEngine(OK), a_plan(requests=1), simulator=1).run()
     assert (result.simulator_seconds, result.clients[0].cpu) == (4.0, pytest.approx(0.1))
 
@@ -424,7 +424,7 @@ async def test_a_simulator_that_cannot_be_read_has_no_figure(
     clock: MockClock, monkeypatch: pytest.MonkeyPatch, before: float | None, after: float | None
 ) -> None:
     answers = iter([1.0, before, after])
-    monkeypatch.setattr(load, "process_seconds", lambda _: next(answers))
+    monkeypatch.setattr(validity, "process_seconds", lambda _: next(answers))
     result = await a_load(ScriptedEngine(OK), a_plan(seconds=2.5), simulator=1).run()
     assert result.simulator_seconds is None
 
