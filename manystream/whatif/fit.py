@@ -155,7 +155,7 @@ class Fit:
         stream, output = recorded.calls["stream"][call] > 0, recorded.output(call)
         speed = self.speeds.get((server, stream)) or self.speeds.get((server, not stream))
         if donor is None:
-            donor = next((row for row in recorded.order[call] if recorded.is_answer(row)), None)
+            donor = next((row for row in recorded.rows(call) if recorded.is_answer(row)), None)
         if donor is None and speed is not None:
             donor = speed.rows[zlib.crc32(f"{seed}/{call}/{server}".encode()) % len(speed.rows)]
         if output < 0 and donor is not None:

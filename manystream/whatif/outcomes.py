@@ -38,7 +38,8 @@ def outcomes_of(recorded: Recorded, price: Price | None, providers: Sequence[Pro
     """Return what the calls had when they were recorded."""
     found, exchanges, calls = Outcomes(), recorded.exchanges, recorded.calls
     named = {provider.name: provider for provider in providers}
-    for call, rows in enumerate(recorded.order):
+    for call in range(len(calls)):
+        rows = recorded.rows(call)
         asked, wait, free = calls["asked"][call], 0.0, calls["asked"][call]
         for row in rows:
             wait += max(0.0, exchanges["started"][row] - free)

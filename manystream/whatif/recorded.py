@@ -54,6 +54,13 @@ USAGE = {
 """Column → member of a usage."""
 
 
+CALL_COLUMNS = ("asked", "size", "caps", "stream", "priority", "tenant", "session", "requested", "server", "exchange")
+EXCHANGE_COLUMNS = (
+    *("call", "server", "key", "started", "first", "ended", "status", "how", "next"),
+    *("load", "offset", "ratio"),
+)
+
+
 class RecordingError(ManystreamError, ValueError):
     """A recording that cannot be used. The message names the file and the line."""
 
@@ -119,21 +126,18 @@ class Recorded:
 
     form: of its lines. began: when it began, in Unix seconds; 0 if it does not say so.
     calls: `asked` is when the program started a call, in seconds since the recording began; `size` the bytes of its
-        request, `caps` its largest output, `server` where it was sent first.
-    exchanges: `started` counts as `asked`; `first` and `ended` are seconds since `started`. `load` is how
-        many others were under way there, `offset` and `ratio` what the fit leaves of the first event and the pace.
+        request, `caps` its largest output, `server` where it was sent first, `exchange` its first exchange.
+    exchanges: `started` counts as `asked`; `first` and `ended` are seconds since `started`. `next` is the call's next
+        one, `load` how many others were under way there, `offset` and `ratio` what a fit leaves unexplained.
     servers: `provider/model` of each server.
     limits: server and key → unit and window → the latest limit that its headers reported.
     hinted: servers whose refusals say when to come again.
-    order: the exchanges of each call, in the order of their starts.
     """
 
     form: int = 2
     began: float = 0.0
-    calls: Table = field(default_factory=lambda: Table(
-        "asked", "size", "caps", "stream", "priority", "tenant", "session", "requested", "server", *USAGE))  # fmt: skip
-    exchanges: Table = field(default_factory=lambda: Table(
-        "call", "server", "key", "started", "first", "ended", "status", "how", "load", "offset", "ratio"))  # fmt: skip
+    calls: Table = field(default_factory=lambda: Table(*CALL_COLUMNS, *USAGE))
+    exchanges: Table = field(default_factory=lambda: Table(*EXCHANGE_COLUMNS))
     endpoints: dict[str, Endpoint] = field(default_factory=dict[str, Endpoint])
     servers: Names = field(default_factory=Names)
     names: Names = field(default_factory=Names)
@@ -141,7 +145,6 @@ class Recorded:
         default_factory=dict[tuple[int, int], dict[tuple[Unit, float], Reported]]
     )
     hinted: set[int] = field(default_factory=set[int])
-    order: list[tuple[int, ...]] = field(default_factory=list[tuple[int, ...]])
 
     def endpoint(self, server: int) -> Endpoint:
         """Return the provider of a server."""
@@ -171,10 +174,18 @@ class Recorded:
         """Return whether an exchange brought a whole answer."""
         return self.exchanges["how"][row] == WHOLE and 200 <= self.exchanges["status"][row] < 300
 
+    def rows(self, call: int) -> list[int]:
+        """Return the exchanges of a call, in the order of their starts."""
+        rows, row = list[int](), self.calls["exchange"][call]
+        while row >= 0:
+            rows.append(int(row))
+            row = self.exchanges["next"][rows[-1]]
+        return rows
+
     def ended(self, call: int) -> float:
         """Return when the last exchange of a call ended; when it was started, if there is none."""
         started, ended = self.exchanges["started"], self.exchanges["ended"]
-        return max([self.calls["asked"][call], *(started[row] + ended[row] for row in self.order[call])])
+        return max([self.calls["asked"][call], *(started[row] + ended[row] for row in self.rows(call))])
 
     def output(self, call: int) -> int:
         """Return the output tokens of a call, with thinking; -1 if it had no answer."""
@@ -207,10 +218,10 @@ def read_recording(path: str | Path) -> Recorded:
         raise RecordingError(f"{path}: {error.strerror}") from None
     if not len(found.calls):
         raise RecordingError(f"{path} has no call: record some with engine.record(path, content=False)")
-    order: list[list[int]] = [[] for _ in range(len(found.calls))]
-    for row in sorted(range(len(found.exchanges)), key=found.exchanges["started"].__getitem__):
-        order[int(found.exchanges["call"][row])].append(row)
-    found.order = [tuple(each) for each in order]
+    starts, exchange = found.exchanges["started"], found.calls["exchange"]
+    for row in sorted(range(len(starts)), key=starts.__getitem__, reverse=True):  # each becomes the first of its call
+        call = int(found.exchanges["call"][row])
+        found.exchanges["next"][row], exchange[call] = exchange[call], row
     return found
 
 

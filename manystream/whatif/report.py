@@ -6,15 +6,17 @@ import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
-from .. import InvalidRequestError, Retry, Timeouts, Traffic
+from .. import InvalidRequestError, Provider, Retry, Timeouts, Traffic, Usage
+from ..engine.embedding import ask_price
 from ..providers.json.json_values import JSONObject
 from .fit import Server, changed, fit_servers
-from .outcomes import Figures, Outcomes, all_figures, latencies, outcomes_of, percentile, replayed
+from .outcomes import Figures, Outcomes, Price, all_figures, latencies, outcomes_of, percentile, replayed
 from .recorded import FIRST_FORM, Recorded, read_recording
-from .simulate import Simulation
+from .simulate import Simulation, providers_of
 
 SCHEMA = "manystream.whatif/1"
 TOLERANCE = 0.05
@@ -84,9 +86,13 @@ def run(
     fit = changed(own, servers or {}, keys or {})
     for name, count in (keys or {}).items():
         recorded.endpoints[name].keys = count
-    private = None if traffic is None else replace(traffic, shared=False)
+    price, private = None, None
+    if traffic is not None:
+        real = {provider.name: provider for provider in providers_of(recorded)}  # their addresses say what they cost
+        price = None if traffic.price is None else partial(_price_of, traffic.price, real)
+        private = replace(traffic, shared=False, price=price)
     simulation = Simulation(fit, seed, models or {}, private, timeouts, retry)
-    before = outcomes_of(recorded, None if traffic is None else traffic.price, simulation.providers())
+    before = outcomes_of(recorded, price, providers_of(recorded))
     replay = replayed(own, before, seed)
     after = replay if traffic is None else simulation.run()
     is_run = as_recorded and traffic is not None
@@ -105,6 +111,10 @@ def run(
         before=all_figures(recorded, before),
         seed=seed,
     )
+
+
+def _price_of(price: Price, real: Mapping[str, Provider], provider: Provider, model: str, usage: Usage) -> float | None:
+    return ask_price(price, real[provider.name], model, usage)
 
 
 def _name_servers(

@@ -42,7 +42,7 @@ from ..transport.timers import Timer, Timers
 from ..transport.url import parse_base_url
 from .fit import Drawn, Fit, key_text
 from .outcomes import Outcomes
-from .recorded import LEFT, PROVIDERS, REFUSED
+from .recorded import LEFT, PROVIDERS, REFUSED, Recorded, Table
 
 KEEP_ALIVE_SECONDS = 15.0
 """The longest silence of a simulated answer: a recorded one had its tokens in between."""
@@ -247,19 +247,33 @@ class FittedService(Service):
             status = int(exchanges["status"][row])
             if status >= 400:
                 return self._refused(wire, APIError(status, "as recorded"), request, delay=ended)
-            if row != recorded.order[call][-1] or how != LEFT:  # else the program left it then: it ends for the call
+            if row != recorded.rows(call)[-1] or how != LEFT:  # else the program left it then: it ends for the call
                 if not status:
                     return replace(no_response(ended), ending=Ending.STALL if how == LEFT else Ending.CLOSE)
                 knobs = Knobs(stall=-1) if how == LEFT else Knobs(cut=-1)
             self._drawn = drawn = replace(drawn, first=first, seconds=ended - first)
         steps = 1 + int(drawn.seconds / KEEP_ALIVE_SECONDS)
-        tokens = Tokens(recorded.input(call), recorded.cached(call), drawn.output - drawn.thinking, drawn.thinking)
+        written = int(recorded.calls["written"][call])
+        tokens = Tokens(
+            recorded.input(call), recorded.cached(call), drawn.output - drawn.thinking, drawn.thinking,
+            written if written >= 0 else None,
+        )  # fmt: skip
         scenario = Scenario(identity=str(call), model=prompt.model, text_pieces=("x",) * steps, tokens=tokens)
         program = answer_program(wire, prompt, scenario, knobs, keep=request.keep_alive)
         if not prompt.stream:
             return replace(program, delay=drawn.first + drawn.seconds)
         frames = [*program.frames[:steps], b"".join(program.frames[steps:])]  # few, because each one costs a timer
         return replace(program, frames=frames, delay=drawn.first, interval=drawn.seconds / steps)
+
+
+def providers_of(recorded: Recorded, *, simulated: bool = False) -> list[Provider]:
+    """Return the providers of a recording. simulated: without TLS, and with the keys of the simulated servers."""
+    found: list[Provider] = []
+    for name, endpoint in recorded.endpoints.items():
+        keys = [key_text(endpoint.number, key) for key in range(1, endpoint.keys + 1)] if simulated else "key"
+        origin = endpoint.origin.replace("https://", "http://") if simulated else endpoint.origin
+        found.append(PROVIDERS[endpoint.dialect](keys, origin + BASE_PATHS[endpoint.dialect], name=name))
+    return found
 
 
 class Simulation:
@@ -290,11 +304,10 @@ class Simulation:
         self._servers: MemoryServers
         self._done: trio.Event
         self._unfinished = len(fit.recorded.calls)
-        self._visits: Counter[tuple[int, int]] = Counter()
+        self._visits: Counter[tuple[int, int]] = Counter()  # of the calls that have failed somewhere
         self._ends: dict[int, list[float]] = {}
         self._free = fit.recorded.calls["asked"][:]  # until when each call was at a server
-        self._after_end: dict[int, tuple[int, float]] = {}
-        self._after_start: dict[int, tuple[int, float]] = {}
+        self._sessions = Table("follower", "after_end", "after_start")
         self._roots = self._find_sessions()
 
     def _find_sessions(self) -> Iterator[int]:
@@ -304,26 +317,19 @@ class Simulation:
         """
         recorded, roots = self.fit.recorded, list[int]()
         asked, latest = recorded.calls["asked"], dict[float, int]()
+        for _ in asked:
+            self._sessions.add()
         for call in sorted(range(len(asked)), key=asked.__getitem__):
             session = recorded.calls["session"][call]
             before = latest.get(session, -1) if session >= 0 else -1
             latest[session] = call
             if before < 0:
                 roots.append(call)
-            elif asked[call] >= recorded.ended(before):
-                self._after_end[before] = call, asked[call] - recorded.ended(before)
             else:
-                self._after_start[before] = call, asked[call] - asked[before]
+                self._sessions["follower"][before], pause = call, asked[call] - recorded.ended(before)
+                self._sessions["after_end"][before] = pause if pause >= 0 else -1.0
+                self._sessions["after_start"][before] = asked[call] - asked[before] if pause < 0 else -1.0
         return iter(roots)
-
-    def providers(self) -> list[Provider]:
-        """Return the providers of the recording, with simulated keys."""
-        found: list[Provider] = []
-        for name, endpoint in self.fit.recorded.endpoints.items():
-            keys = [key_text(endpoint.number, key) for key in range(1, endpoint.keys + 1)]
-            base = endpoint.origin.replace("https://", "http://") + BASE_PATHS[endpoint.dialect]
-            found.append(PROVIDERS[endpoint.dialect](keys, base, name=name))
-        return found
 
     def wall(self) -> float:
         """Return the simulated date in Unix seconds."""
@@ -339,7 +345,7 @@ class Simulation:
         return self.outcomes
 
     async def _main(self) -> None:
-        recorded, providers = self.fit.recorded, self.providers()
+        recorded, providers = self.fit.recorded, providers_of(self.fit.recorded, simulated=True)
         self._providers = {provider.name: provider for provider in providers}
         origins = [parse_base_url(provider.base_url).origin for provider in providers]
         answers = {(origin.host, origin.port): FittedService(self, endpoint.origin)
@@ -370,10 +376,9 @@ class Simulation:
         recorded, now = self.fit.recorded, trio.current_time()
         if is_root:
             self._start_next()
-        calls, follower = recorded.calls, self._after_start.get(call)
+        calls = recorded.calls
         self.outcomes.calls["asked"][call] = self._free[call] = now
-        if follower is not None:
-            self._at(now + follower[1], follower[0])
+        self._follow(call, "after_start")
         tenant, session, caps = (int(calls[name][call]) for name in ("tenant", "session", "caps"))
         requested, server = (
             recorded.names.texts[int(calls["requested"][call])],
@@ -412,8 +417,7 @@ class Simulation:
 
     def _ended(self, call: int, completion: Completion) -> None:
         calls, recorded, now = self.outcomes.calls, self.fit.recorded, trio.current_time()
-        error, follower = completion.error_category, self._after_end.get(call)
-        rows = recorded.order[call]
+        error, rows = completion.error_category, recorded.rows(call)
         if error is None and rows and recorded.exchanges["how"][rows[-1]] == LEFT:
             error = ErrorCategory.CANCELLED  # the program left its answer
         if error is None:
@@ -427,8 +431,14 @@ class Simulation:
         self._unfinished -= 1
         if not self._unfinished:
             self._done.set()
-        elif follower is not None and not self._engine.closed:
-            self._at(now + follower[1], follower[0])
+        elif not self._engine.closed:
+            self._follow(call, "after_end")
+
+    def _follow(self, call: int, when: str) -> None:
+        """Let the next call of a session come."""
+        pause = self._sessions[when][call]
+        if pause >= 0:
+            self._at(trio.current_time() + pause, int(self._sessions["follower"][call]))
 
     # --- for the servers ---
 
@@ -443,14 +453,18 @@ class Simulation:
         """Return the exchange whose failure a call meets again at a server: its first one at its first visit, and so
         on; -1 if that one was an answer, or there is none. What its limits refused is no failure here."""
         recorded, exchanges = self.fit.recorded, self.fit.recorded.exchanges
-        own = [row for row in recorded.order[call] if exchanges["server"][row] == server and not (
+        rows = recorded.rows(call)
+        if all(map(recorded.is_answer, rows)):
+            return -1
+        own = [row for row in rows if exchanges["server"][row] == server and not (
             exchanges["status"][row] == REFUSED and server in self.fit.refuses)]  # fmt: skip
         visit = self._visits[call, server]
+        self._visits[call, server] += 1
         row = own[visit] if visit < len(own) else -1
         if row < 0 or recorded.is_answer(row):
             return -1
         end = exchanges["started"][row] + exchanges["ended"][row]
-        overtaken = any(exchanges["started"][row] < exchanges["started"][other] < end for other in recorded.order[call])
+        overtaken = any(exchanges["started"][row] < exchanges["started"][other] < end for other in rows)
         return -1 if exchanges["how"][row] == LEFT and overtaken else row
 
     def arrived(self, server: int, seconds: float, *, refused: bool) -> None:
@@ -460,6 +474,7 @@ class Simulation:
         self._free[call] = max(self._free[call], now + seconds)
         calls["server"][call] = server
         calls["refused"][call] += refused
-        if not refused:
-            self._visits[call, server] += 1
+        if refused and (call, server) in self._visits:
+            self._visits[call, server] -= 1  # it was no visit
+        elif not refused:
             heapq.heappush(self._ends.setdefault(server, []), now + seconds)

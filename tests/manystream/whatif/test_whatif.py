@@ -202,6 +202,17 @@ def test_a_limit_that_the_recording_breaks_makes_it_invalid(day_file: Path, tmp_
     assert report.to_json()["valid"] is False
 
 
+def test_list_prices_are_those_of_the_recorded_address(day_file: Path, tmp_path: Path) -> None:
+    pytest.importorskip("genai_prices")
+    from manystream.cost import price as list_price
+
+    changed = [{**line, "origin": "https://api.openai.com"} for line in lines(day_file)]
+    report = whatif.run(written(tmp_path / "x.jsonl", changed), traffic=ms.Traffic(price=list_price))
+    assert report.valid, report.reasons
+    assert report.cost == report.before.cost
+    assert (report.cost or 0) > 0
+
+
 def test_failures_come_again_at_their_place(day_file: Path, tmp_path: Path) -> None:
     changed = [line for line in lines(day_file) if line["end"] == "whole" and line["response"]["status"] == 200]
     changed[0] |= {"response": {"at": 0.2, "status": 400, "headers": []}, "usage": None, "ended": 0.2}
