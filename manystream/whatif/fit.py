@@ -111,7 +111,7 @@ class Speed:
 
     first: list[float]
     rest: list[float]
-    rows: list[int]
+    rows: array[int]
     left: tuple[array[float], ...] = ()
 
 
@@ -192,13 +192,13 @@ def fit_servers(recorded: Recorded) -> Fit:
     """Fit every server of a recording."""
     fit, exchanges = Fit(recorded, {}), recorded.exchanges
     _find_loads(recorded)
-    groups: dict[tuple[int, bool], list[int]] = {}
-    rows: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, bool], array[int]] = {}
+    rows: dict[tuple[int, int], array[int]] = {}
     for row in sorted(range(len(exchanges)), key=exchanges["started"].__getitem__):
         call, server = int(exchanges["call"][row]), int(exchanges["server"][row])
-        rows.setdefault((server, int(exchanges["key"][row])), []).append(row)
+        rows.setdefault((server, int(exchanges["key"][row])), array("q")).append(row)
         if recorded.is_answer(row) and recorded.output(call) >= 0:
-            groups.setdefault((server, recorded.calls["stream"][call] > 0), []).append(row)
+            groups.setdefault((server, recorded.calls["stream"][call] > 0), array("q")).append(row)
     for group, answered in sorted(groups.items()):
         fit.speeds[group] = _speed(fit, answered, stream=group[1])
     for (server, key), of_key in sorted(rows.items()):
@@ -247,7 +247,7 @@ def _find_loads(recorded: Recorded) -> None:
             heapq.heappush(ends, now + exchanges["ended"][row])
 
 
-def _speed(fit: Fit, rows: list[int], *, stream: bool) -> Speed:
+def _speed(fit: Fit, rows: array[int], *, stream: bool) -> Speed:
     """Fit the lines of one server, and note what they do not explain."""
     exchanges, calls = fit.recorded.exchanges, [int(fit.recorded.exchanges["call"][row]) for row in rows]
     output = array("d", (max(1, fit.recorded.output(call)) for call in calls))
@@ -313,7 +313,7 @@ def _limit_of(fit: Fit, server: int, key: int) -> Limit:
     return Limit(key=key_text(fit.recorded.endpoint(server).number, key), model=model)
 
 
-def _recorded_limit(fit: Fit, server: int, key: int, rows: list[int]) -> Limit | None:
+def _recorded_limit(fit: Fit, server: int, key: int, rows: array[int]) -> Limit | None:
     """Return the limit that headers report, else one that explains the refusals; None if there are too few of them."""
     endpoint, name = fit.recorded.endpoint(server), fit.recorded.servers.texts[server]
     own, status = _limit_of(fit, server, key), fit.recorded.exchanges["status"]
@@ -337,7 +337,7 @@ def _recorded_limit(fit: Fit, server: int, key: int, rows: list[int]) -> Limit |
     return min(candidates, key=lambda limit: abs(sum(refusals(fit, [limit], sample)) - refused))
 
 
-def _explaining(fit: Fit, rows: list[int]) -> Iterator[dict[str, float]]:
+def _explaining(fit: Fit, rows: array[int]) -> Iterator[dict[str, float]]:
     """Yield limits that may have refused: of calls at a time, and of requests a minute with several buckets."""
     exchanges = fit.recorded.exchanges
     accepted = [row for row in rows if exchanges["status"][row] != REFUSED]

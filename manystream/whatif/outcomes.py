@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,14 +87,15 @@ def replayed(fit: Fit, before: Outcomes, seed: int) -> Outcomes:
     recorded, exchanges, found = fit.recorded, fit.recorded.exchanges, Outcomes(categories=before.categories)
     for name, column in before.calls.columns.items():
         found.calls.columns[name] = column[:]
-    limited = [row for row in range(len(exchanges)) if int(exchanges["server"][row]) in fit.refuses]
-    limited.sort(key=exchanges["started"].__getitem__)
+    ordered = sorted(range(len(exchanges)), key=exchanges["started"].__getitem__)
+    limited = array("q", (row for row in ordered if int(exchanges["server"][row]) in fit.refuses))
+    del ordered
     limits = [limit for each in fit.limits.values() for limit in each]
     for row, refused in zip(limited, refusals(fit, limits, limited), strict=True):
         found.calls["refused"][int(exchanges["call"][row])] += refused - (exchanges["status"][row] == REFUSED)
     latency, asked, lots = found.calls["latency"], recorded.calls["asked"], random.Random(seed)
     for (server, _), speed in sorted(fit.speeds.items()):
-        donors = speed.rows[:]
+        donors = [*speed.rows]
         lots.shuffle(donors)
         for row, donor in zip(speed.rows, donors, strict=True):
             call = int(exchanges["call"][row])
@@ -164,19 +166,18 @@ def latencies(outcomes: Outcomes) -> list[float]:
 def figures(outcomes: Outcomes, rows: Sequence[int], **groups: dict[str, Figures]) -> Figures:
     """Return the figures of the calls in these rows."""
     calls = outcomes.calls
-    failed = [int(calls["failed"][row]) for row in rows if calls["failed"][row] >= 0]
-    costs = [calls["cost"][row] for row in rows if calls["cost"][row] >= 0]
-    waits = [calls["wait"][row] for row in rows]
+    failures = Counter(outcomes.categories.texts[int(place)] for row in rows if (place := calls["failed"][row]) >= 0)
+    cost = sum(calls["cost"][row] for row in rows if calls["cost"][row] >= 0)
     return Figures(
         calls=len(rows),
-        succeeded=len(rows) - len(failed),
-        failed=len(failed),
-        failures=dict(sorted(Counter(outcomes.categories.texts[place] for place in failed).items())),
+        succeeded=len(rows) - failures.total(),
+        failed=failures.total(),
+        failures=dict(sorted(failures.items())),
         refused=int(sum(calls["refused"][row] for row in rows)),
-        cost=round(sum(costs), 6) if costs else None,
+        cost=round(cost, 6) if any(calls["cost"][row] >= 0 for row in rows) else None,
         latency=spread([calls["latency"][row] for row in rows if calls["latency"][row] >= 0]),
-        waited=round(sum(waits), 4),
-        wait=spread(waits),
+        waited=round(sum(calls["wait"][row] for row in rows), 4),
+        wait=spread([calls["wait"][row] for row in rows]),
         **groups,
     )
 
@@ -186,9 +187,9 @@ def all_figures(recorded: Recorded, outcomes: Outcomes) -> Figures:
     calls = outcomes.calls
 
     def grouped(name_of: Callable[[int], str]) -> dict[str, Figures]:
-        groups: dict[str, list[int]] = {}
+        groups: dict[str, array[int]] = {}
         for row in range(len(calls)):
-            groups.setdefault(name_of(row) or "-", []).append(row)
+            groups.setdefault(name_of(row) or "-", array("q")).append(row)
         return {name: figures(outcomes, groups[name]) for name in sorted(groups)}
 
     def hour(row: int) -> str:
