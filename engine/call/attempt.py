@@ -423,7 +423,10 @@ class Attempt:
         exchange: Exchange = self if forwarder is None else forwarder.tap(self)
         if self._runtime.recording is not None or self._runtime.answers is not None:
             exchange = self._noted(exchange)
-        connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
+        if isinstance(connection, Connection):
+            connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
+        else:
+            connection.send_turn(exchange, self._listener.label)
         now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
         if waited:

@@ -150,8 +150,8 @@ class ConversationSockets:
                 socket.close()
                 socket = None
         chain = None if socket is None else socket.chain
-        if not why and place.largest < math.inf and len(turn.wire.message(prepared.body, chain)) >= place.largest:
-            why = "size"
+        if not why and place.largest < math.inf:
+            why = "size" if len(turn.wire.message(lambda: prepared.body, chain)[0]) >= place.largest else ""
         if not why and socket is None:
             if now < place.asks_at:
                 why = "refused"
@@ -362,22 +362,22 @@ class ConversationSocket(Exchange):
         """Let an attempt have the socket for its turn."""
         self._attempt, self._turn, turn.transport = attempt, turn, WEBSOCKET
 
-    def send(self, head: WireHead, body: bytes, exchange: Exchange, label: str = "") -> None:
-        """Send the turn. Calls no method of `exchange` before it returns. `body`: the request's body over HTTP."""
+    def send_turn(self, exchange: Exchange, label: str = "") -> None:
+        """Send the turn. Calls no method of `exchange` before it returns."""
         self._exchange, self._connection.label = exchange, label
-        self._send(body)
+        self._send()
 
-    def _send(self, body: bytes, why: str = "") -> None:
-        turn = self._turn
-        assert turn is not None, "a turn is sent"
+    def _send(self, why: str = "") -> None:
+        turn, attempt = self._turn, self._attempt
+        assert turn is not None and attempt is not None, "a turn is sent"
         place, chain, self.chain = self._sockets.place(self._name[1]), self.chain, None
-        turn.continued, turn.chain = turn.wire.continues(chain), None
+        message, turn.continued = turn.wire.message(lambda: attempt.prepared.body, chain)
+        turn.chain = None
         if turn.continued:
             place.continued += 1
         else:
             before = "" if not self._size else turn.wire.why.replace("new", "answer")
             place.whole[why or (before or "lost" if self._size else turn.wire.why or "new")] += 1
-        message = turn.wire.message(body, chain)
         self._begun, self.received, self.sent_at, self._size = False, 0, None, len(message)
         self._upload.send(encode_frame(message, masked=True))
         self._heard_at = self._runtime.loop.now
@@ -504,7 +504,7 @@ class ConversationSocket(Exchange):
         attempt, turn = self._attempt, self._turn
         assert attempt is not None and turn is not None, "a turn is under way"
         if code == NOT_FOUND and turn.continued:
-            self._send(attempt.prepared.body, "forgotten")
+            self._send("forgotten")
         elif code == TOO_OLD and not turn.reopened:
             self._end(NORMAL, code)
         elif status >= 400:

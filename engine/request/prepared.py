@@ -104,3 +104,31 @@ class Prepared:
         signed.head = sign_head(self.provider, self.origin, self.head, self.body)
         signed.secrets = self.secrets = self.secrets.of_head(signed.head)
         return signed
+
+
+class PreparedTurn(Prepared):
+    """A request whose body is written when it is asked for first: the socket of its conversation needs less.
+
+    write_body: writes the body; None if that is done.
+    """
+
+    __slots__ = ("_body", "write_body")
+
+    write_body: Callable[[], bytes] | None
+
+    @property
+    def body(self) -> bytes:
+        if self.write_body is not None:
+            self._body, self.write_body = self.write_body(), None
+        return self._body
+
+    @body.setter
+    def body(self, body: bytes) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._body, self.write_body = body, None
+
+    def __copy__(self) -> PreparedTurn:
+        copied = PreparedTurn.__new__(PreparedTurn)
+        for name in (*Prepared.__slots__, *PreparedTurn.__slots__):
+            if name != "body":
+                setattr(copied, name, getattr(self, name))
+        return copied

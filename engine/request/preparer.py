@@ -33,7 +33,7 @@ from .durable import DurableAnswer, ResumeToken
 from .forwarded import forwarded_of
 from .fresh_key import FreshKey, Key, KeySource, text_of
 from .limits import EngineLimits
-from .prepared import Prepared, Shared, WallClock
+from .prepared import Prepared, PreparedTurn, Shared, WallClock
 from .redaction import Redaction
 from .turn import ConversationTurn, Sockets
 
@@ -134,12 +134,14 @@ class Preparer:
             head = head.with_header(provider.idempotency_header.encode(), self._make_id().encode())
         body = b"".join((wire.body, b"")) if len(wire.body) < COPIED_BELOW else wire.body
         # By position: each start would pay for the names.
-        prepared = Prepared(
+        prepared = (Prepared if wire.write_body is None else PreparedTurn)(
             shared.origin, provider, shared, model, head, body, secrets, stream, fresh_key, wire.unasked, wire.choices,
             request.tags, wire.asked,
         )  # fmt: skip
         if wire.turn is not None and conversation is not None:
             prepared.turn = ConversationTurn(conversation, wire.turn)
+            if isinstance(prepared, PreparedTurn):
+                prepared.write_body = wire.write_body
         if forwarded is not None:
             prepared.forwarder = forwarded.forwarder
         if request.keep_received:

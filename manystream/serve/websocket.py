@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -133,16 +133,13 @@ class UpstreamTurn:
         self._previous = previous
         self.why: str = "" if previous else "new"
 
-    def continues(self, chain: object) -> bool:
-        """Return whether only what is new is sent."""
-        return chain is not None and chain == self._previous
-
-    def message(self, body: bytes, chain: object) -> bytes:
-        """Return the text that is sent. body: that of the same request over HTTP."""
-        members = {name: value for name, value in loads_object(body).items() if name != "stream"}
-        if self.continues(chain):
+    def message(self, body: Callable[[], bytes], chain: object) -> tuple[bytes, bool]:
+        """Return the text that is sent, and whether it is only what is new. body: returns the body over HTTP."""
+        members = {name: value for name, value in loads_object(body()).items() if name != "stream"}
+        continues = chain is not None and chain == self._previous
+        if continues:
             members |= {"input": self._own, "previous_response_id": self._previous}
-        return dumps({"type": "response.create", **members})
+        return dumps({"type": "response.create", **members}), continues
 
     def answered(self, machine: StreamMachine, response: Response) -> object:
         """Return what the server knows after an answer."""

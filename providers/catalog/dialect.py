@@ -64,6 +64,7 @@ class WireRequest:
     asked: what the request asks for of the answer's tokens: `ids`, `logprobs`. A call that does not get it fails.
     unversioned: whether a `/v1` at the end of the base URL's path is left out.
     turn: what a conversation's WebSocket sends in place of this; None for every other request.
+    write_body: returns the body, which is not written yet, because the turn needs less; None: `body` has it.
     """
 
     path: str
@@ -77,6 +78,7 @@ class WireRequest:
     asked: frozenset[str] = frozenset()
     unversioned: bool = False
     turn: Turn | None = None
+    write_body: Callable[[], bytes] | None = None
 
 
 class TurnError(NamedTuple):
@@ -100,12 +102,8 @@ class Turn(Protocol):
 
     why: str
 
-    def continues(self, chain: object) -> bool:
-        """Return whether only what is new is sent."""
-        ...
-
-    def message(self, body: bytes, chain: object) -> bytes:
-        """Return the text that is sent. `body`: the body of the same request over HTTP."""
+    def message(self, body: Callable[[], bytes], chain: object) -> tuple[bytes, bool]:
+        """Return the text that is sent, and whether it is only what is new. `body`: returns the body over HTTP."""
         ...
 
     def answered(self, machine: StreamMachine, response: Response) -> object | None:

@@ -91,21 +91,38 @@ def encode_request(request: Request, model: str, provider: Provider, *, stream: 
 
 
 def encode_turn(request: Request, model: str, provider: Provider, *, stream: bool, chain: object) -> WireRequest:
-    """Write a request that may be sent over a WebSocket. chain: what the server knows there; None: nothing."""
+    """Write a request that may be sent over a WebSocket. chain: what the server knows there; None: nothing.
+
+    Of a turn that continues the chain, the whole body is written only if it is asked for.
+    """
+    extra = request.extra_body or {}
+    if given_of(request) is not None or not NOT_IN_A_TURN.isdisjoint(extra):
+        return encode_request(request, model, provider, stream=stream)
     wire, body = _encode(request, model, provider, stream, is_turn=True)
-    if NOT_IN_A_TURN.isdisjoint(request.extra_body or ()):
-        write, cache, key = _writer(request, model, provider)
-        prefix = None if cache is None else cache.find(key, request.messages)
-        wire.turn = ResponsesTurn(
-            request.messages, body, write, cast("CachedPrefix[WriterState] | None", prefix), chain
-        )
+    body.pop("stream", None)
+    write, cache, key = _writer(request, model, provider)
+    turn = ResponsesTurn(request.messages, body, write, chain)
+
+    def whole(warnings: list[str]) -> bytes:
+        items = _input(request, model, provider, extra, warnings)
+        return serialised({**body, "input": items, **({"stream": True} if stream else {})})
+
+    warnings = turn.warnings
+    if turn.why:
+        wire.body = whole(warnings)
+        prefix = None if cache is None else cast("CachedPrefix[WriterState] | None", cache.find(key, request.messages))
+        turn.send_whole(request.messages, write, prefix)
+    else:
+        _note_marks(request, warnings)
+        wire.write_body = lambda: whole([])
+    wire.turn, wire.warnings = turn, list(dict.fromkeys([*warnings, *wire.warnings]))
     return wire
 
 
 def _encode(
     request: Request, model: str, provider: Provider, stream: bool, *, is_turn: bool = False
 ) -> tuple[WireRequest, JSONObject]:
-    """Write a request. Returns it with the members of its body, of which a turn's `stream` is the last."""
+    """Write a request. Returns it with the members of its body. That of a turn has no input and is not written."""
     validate_options(request)
     quirks = provider.profile.quirks
     warnings: list[str] = []
@@ -114,7 +131,8 @@ def _encode(
     instructions = "\n\n".join(block.text for block in request.system_blocks)
     if instructions:
         body["instructions"] = instructions
-    body["input"] = _input(request, model, provider, extra, warnings)
+    if not is_turn:
+        body["input"] = _input(request, model, provider, extra, warnings)
     body["store"] = False
     if may_reason(model):
         body["include"] = [ENCRYPTED_REASONING]
@@ -145,10 +163,8 @@ def _encode(
         raise InvalidRequestError("extra_body.background", DURABLE_NEEDS_IT if request.durable else IN_THE_BACKGROUND)
     if not stream:
         body.pop("stream_options", None)  # the server refuses it without a stream
-    elif is_turn:
-        body["stream"] = body.pop("stream", True)
     headers = request_headers(quirks, request.extra_headers, stream=stream)
-    wire = WireRequest(path_with_query(PATH, quirks), headers, serialised(body))
+    wire = WireRequest(path_with_query(PATH, quirks), headers, b"" if is_turn else serialised(body))
     wire.max_output_tokens = output_limit(body, ("max_output_tokens",))
     if warnings:
         wire.warnings = list(dict.fromkeys(warnings))
@@ -189,15 +205,19 @@ def _input(request: Request, model: str, provider: Provider, extra: Mapping[str,
     """Return the conversation. Raises `InvalidRequestError` if there is nothing to send."""
     write, cache, key = _writer(request, model, provider)
     items = write_messages(request.messages, cache, key, write, warnings)
-    marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
-    if any(mark is not None for mark in marks):
-        # Instructions and tools never have a place for a mark.
-        warnings.append(MARKS_LEFT_OUT)
+    _note_marks(request, warnings)
     if not items and not any(extra.get(member) for member in REPLACES_INPUT):
         raise InvalidRequestError(
             "messages", "contain nothing that can be sent to Responses: no text, no call, no file"
         )
     return items
+
+
+def _note_marks(request: Request, warnings: list[str]) -> None:
+    """Add a warning for marks of instructions and tools, which never have a place for one."""
+    marks = [tool.cache_control for tool in request.tools] + [block.cache_control for block in request.system_blocks]
+    if any(mark is not None for mark in marks):
+        warnings.append(MARKS_LEFT_OUT)
 
 
 def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirks, warnings: list[str]) -> None:

@@ -7,7 +7,7 @@ other member of the body has the same bytes, and the answer's items are those th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -23,8 +23,9 @@ from ...json.json_values import (
     string,
 )
 from ...model.events import FinishReason
+from ...model.message_rules import validate_messages
 from ...model.messages import ASSISTANT, Message
-from ...model.prefix_cache import CachedPrefix, Write, elements, serialised
+from ...model.prefix_cache import CachedPrefix, Segment, Write, elements, serialised
 from ...model.response import Response
 from ...model.snapshot import Snapshot
 from .message_writer import WriterState
@@ -62,6 +63,7 @@ class Chain:
     sent: the number of messages before the answer.
     state: what the writer of the answer must know of them.
     items: the answer's items.
+    warnings: about the messages before it.
     """
 
     response_id: str
@@ -70,44 +72,30 @@ class Chain:
     sent: int
     state: WriterState
     items: list[Mark]
+    warnings: tuple[str, ...]
 
 
 class ResponsesTurn:
     """One turn, as it is sent.
 
     why: the reason for which it is sent whole.
+    warnings: about the messages of a turn that is not sent whole.
     """
 
-    __slots__ = ("_chain", "_is_cut", "_new", "_sent", "_shape", "_snapshot", "_state", "why")
+    __slots__ = ("_chain", "_is_cut", "_new", "_sent", "_settled", "_shape", "_snapshot", "_state", "warnings", "why")
 
-    def __init__(
-        self,
-        messages: Sequence[Message],
-        body: JSONObject,
-        write: Write[WriterState],
-        prefix: CachedPrefix[WriterState] | None,
-        chain: object,
-    ) -> None:
-        """Write it.
-
-        body: the members of the request.
-        write: the dialect's writer.
-        prefix: the first messages as the conversation's cache has them; None if it has none.
-        chain: what the server knows; None if it knows nothing.
-        """
-        self._shape = serialised({name: value for name, value in body.items() if name not in ("input", "stream")})
+    def __init__(self, messages: Sequence[Message], body: JSONObject, write: Write[WriterState], chain: object) -> None:
+        """Write what is new. body: the members, without the input. chain: what the server knows; None: nothing."""
+        self._shape = serialised(body)
         self._sent = len(messages)
         self._is_cut = bool(messages) and messages[-1].role is ASSISTANT  # its calls and those after are one run
         self._chain = chain if isinstance(chain, Chain) else None
         self._new: bytes | None = None
         self._snapshot: Snapshot | None = None
         self._state: WriterState | None = None
+        self._settled: tuple[str, ...] = ()
+        self.warnings: list[str] = []
         self.why: str = NEW if self._chain is None else self._continue(self._chain, messages, write)
-        if self.why:
-            known = Snapshot() if prefix is None else prefix.snapshot
-            segment = write(messages[len(known) :], len(known), None if prefix is None else prefix.state)
-            if segment is not None:
-                self._state, self._snapshot = segment.state, known.extended(messages[len(known) :])
 
     def _continue(self, chain: Chain, messages: Sequence[Message], write: Write[WriterState]) -> str:
         """Write what is new since an answer. Returns why that is not possible; empty if it is."""
@@ -117,29 +105,40 @@ class ResponsesTurn:
         self._shape = chain.shape  # equal bytes are kept once
         if len(messages) <= known or not chain.snapshot.matches(messages[:known]):
             return MESSAGES
+        validate_messages(messages[known:], known)
         segment = write(messages[chain.sent :], chain.sent, chain.state)
         if segment is None or len(segment.items) <= count or [*map(mark, segment.items[:count])] != chain.items:
             return ANSWER
         self._new = elements(segment.items[count:])
-        self._state, self._snapshot = segment.state, chain.snapshot.extended(messages[known:])
+        self._take(segment, chain.warnings, chain.snapshot.extended(messages[known:]))
+        self.warnings += (*self._settled, *segment.unanswered)
         return ""
 
-    def continues(self, chain: object) -> bool:
-        """Return whether the turn is an addition to what the server knows."""
-        return self._new is not None and chain is not None and chain is self._chain
+    def send_whole(
+        self, messages: Sequence[Message], write: Write[WriterState], prefix: CachedPrefix[WriterState] | None
+    ) -> None:
+        """Take the messages of a turn that is sent whole. prefix: the first ones as the conversation's cache has
+        them; None if it has none."""
+        known = Snapshot() if prefix is None else prefix.snapshot
+        segment = write(messages[len(known) :], len(known), None if prefix is None else prefix.state)
+        if segment is not None:
+            self._take(segment, () if prefix is None else prefix.warnings, known.extended(messages[len(known) :]))
 
-    def message(self, body: bytes, chain: object) -> bytes:
-        """Return the text that is sent.
+    def _take(self, segment: Segment[WriterState], before: tuple[str, ...], snapshot: Snapshot | None) -> None:
+        self._state, self._snapshot, self._settled = segment.state, snapshot, (*before, *segment.warnings)
 
-        body: the body of the same request over HTTP.
+    def message(self, body: Callable[[], bytes], chain: object) -> tuple[bytes, bool]:
+        """Return the text that is sent, and whether it is only what is new.
+
+        body: returns the body of the same request over HTTP.
         chain: what the server knows.
         """
-        if self._new is None or self._chain is None or not self.continues(chain):
-            end = -len(STREAM_END) if body.endswith(STREAM_END) else -1
-            return b"".join((CREATE, memoryview(body)[1:end], b"}"))
-        previous = dumps(self._chain.response_id)
-        parts = (CREATE, b'"previous_response_id":', previous, b",", self._shape[1:-1], b',"input":[', self._new, b"]}")
-        return b"".join(parts)
+        if self._new is not None and self._chain is not None and chain is self._chain:
+            head = (CREATE, b'"previous_response_id":', dumps(self._chain.response_id), b",", self._shape[1:-1])
+            return b"".join((*head, b',"input":[', self._new, b"]}")), True
+        whole = body()
+        end = -len(STREAM_END) if whole.endswith(STREAM_END) else -1
+        return b"".join((CREATE, memoryview(whole)[1:end], b"}")), False
 
     def answered(self, machine: StreamMachine, response: Response) -> Chain | None:
         """Return what the server knows after an answer; None if the next turn cannot continue it."""
@@ -151,7 +150,7 @@ class ResponsesTurn:
         snapshot = self._snapshot.extended([response.to_message()])
         if items is None or snapshot is None:
             return None
-        return Chain(response.id, self._shape, snapshot, self._sent, self._state, items)
+        return Chain(response.id, self._shape, snapshot, self._sent, self._state, items, self._settled)
 
     def steer(self, machine: StreamMachine, text: str) -> bytes | None:
         """Return the message that adds a user's text to an answer under way; None if there is none."""

@@ -9,6 +9,7 @@ import json
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -595,3 +596,26 @@ async def test_a_cut_at_any_byte_of_three_turns(secure: bool) -> None:
                     assert completion.error_category is ms.ErrorCategory.NETWORK, size
                     assert events[:-1] == expected[: len(events) - 1], size
                     assert len(events) > 2
+
+
+async def test_the_body_of_an_addition_is_written_when_it_is_needed(tmp_path: Path) -> None:
+    """A recording and estimates count the whole conversation; warnings are those of HTTP."""
+
+    async def forget(server: ResponsesServer, socket: Socket | None, turn: Turn) -> bool:
+        if socket is None or turn.number != 3:
+            return False
+        await socket.send(refusal("previous_response_not_found"))
+        return True
+
+    options: dict[str, Any] = {"stop": ["x"], "system": "Be brief."}
+    async with open_responses(forget) as server, ms.open_engine([server.provider]) as engine:
+        talk = ms.Conversation([USER])
+        with engine.record(tmp_path / "record"):
+            completions = await tool_loop(engine, talk, 3, **options)
+        whole = server.turns[3].body
+    sizes = [json.loads(line).get("bytes", 0) for line in (tmp_path / "record").read_text().splitlines()]
+    assert sorted(filter(None, sizes))[-1] > len(json.dumps(whole["input"], separators=(",", ":")))
+    assert whole["input"] == server.turns[3].whole
+    assert [each.response_or_raise().warnings for each in completions] == [
+        ["stop: not sent; the Responses API has no stop sequences"]
+    ] * 3
