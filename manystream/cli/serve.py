@@ -109,6 +109,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"how long to wait for the answers under way after SIGTERM or Ctrl-C (default: {GRACE:g}; 0: not at all)",
     )
+    add(
+        "--websocket",
+        action="store_true",
+        help="keep a WebSocket to a provider of OpenAI's Responses for each client's",
+    )
     add("--trace", metavar="DIR", help="write each call to a file of JSON lines in this folder")
     add("--record", metavar="FILE", help="write the bytes on the wire, for `manystream simulate --replay`")
     add("--monitor", action="store_true", help="allow `manystream top` to show this process")
@@ -126,6 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
                 named = arguments.key if is_name else "that was given"
                 raise CommandError(f"--key: the environment variable {named} is not set", status=2)
         traffic, providers = _traffic(arguments), _providers(arguments.provider, arguments.base_url, os.environ)
+        for provider in providers if arguments.websocket else ():
+            provider.websocket = provider.profile.dialect_name == "openai-responses"
         allow_many_sockets()  # each client needs two
         return trio.run(_serve, arguments, providers, traffic, key)
     except InvalidRequestError as error:

@@ -24,8 +24,8 @@ from .processes import CLAUDE_CODE, CODEX, OPENCODE, MissingServerError, clean_e
 
 pytestmark = [pytest.mark.servers, pytest.mark.trio, pytest.mark.timeout(900)]  # the first one installs a harness
 
-HARNESSES = {"claude": CLAUDE_CODE, "codex": CODEX, "opencode": OPENCODE}
-"""The name of its command → its package."""
+HARNESSES = {"claude": CLAUDE_CODE, "codex": CODEX, "codex-websocket": CODEX, "opencode": OPENCODE}
+"""The name of its command, and after it what it uses → its package."""
 
 ASKED = "Name a river."
 AGENT = "kind=tools,calls=1,steps=2,events=20"
@@ -44,7 +44,7 @@ def to_simulator(simulator: Simulator) -> list[Provider]:
 def command(harness: str, slot: Slot, home: Path) -> tuple[list[str], dict[str, str]]:
     """Return the command and the environment of one run without a terminal."""
     try:
-        program = str(node_modules(HARNESSES[harness]) / ".bin" / harness)
+        program = str(node_modules(HARNESSES[harness]) / ".bin" / harness.partition("-")[0])
     except MissingServerError as missing:
         pytest.skip(f"{harness}: {missing}")
     work = home / "work"
@@ -54,9 +54,11 @@ def command(harness: str, slot: Slot, home: Path) -> tuple[list[str], dict[str, 
     if harness == "claude":
         environment |= {"ANTHROPIC_BASE_URL": slot.base_url, "ANTHROPIC_API_KEY": slot.key}
         return [program, "-p", ASKED, "--output-format", "json"], environment
-    if harness == "codex":
+    if harness.startswith("codex"):
         environment["CODEX_HOME"] = str(home)
-        provider = f'{{name="gateway",base_url="{url}",wire_api="responses",env_key="KEY"}}'
+        websocket = "true" if harness == "codex-websocket" else "false"
+        named = f'name="gateway",base_url="{url}",wire_api="responses",env_key="KEY",supports_websockets={websocket}'
+        provider = f"{{{named}}}"
         settings = [f"model_providers.gateway={provider}", 'model_provider="gateway"']
         options = [option for setting in settings for option in ("-c", setting)]
         return [program, "exec", "--skip-git-repo-check", "--json", *options, "-m", "sim", ASKED], environment

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from manystream.cli import main
 from manystream.simulator import Simulator, open_simulator_thread
 from tests.support.commands import KEYS
 from tests.support.waiting import LONGEST
+from tests.support.websocket_client import id_of, opened
 
 Call: TypeAlias = "Callable[..., Done]"
 
@@ -245,6 +247,20 @@ def test_the_gateway_serves_and_ends_on_a_signal(
     assert (process.returncode, err) == (status, "")
     assert json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])["answer"]["content"]
     assert (tmp_path / "bytes.jsonl").read_text()
+
+
+def test_the_gateway_keeps_websockets_on_both_sides(command: Command, simulator: Simulator) -> None:
+    process = command.start("serve", "--base-url", simulator.base_urls["openai-responses"], "--websocket")
+    origin = process.stdout.readline().split()[2]
+    with opened(("127.0.0.1", int(origin.rpartition(":")[2]))) as client:
+        first = client.ask("Hello", store=False)
+        client.ask("More", store=False, previous_response_id=id_of(first))
+    with urllib.request.urlopen(f"{simulator.origin}/sim/requests") as page:
+        latest = json.load(page)[-1]
+    assert latest["sent"]["previous_response_id"] == id_of(first)
+    assert len(latest["body"]["input"]) == 3
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(LONGEST) == 0
 
 
 @pytest.mark.parametrize("end", ["", "/v1"])

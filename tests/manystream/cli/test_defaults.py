@@ -64,7 +64,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "simulate": None, "monitor": False, "json": False},
     "serve": {"provider": [], "base_url": None, "traffic": [], "route": [], "budget": [], "host": "127.0.0.1",
         "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "queue": 60.0, "grace": 25.0, "trace": None,
-        "record": None, "monitor": False},
+        "record": None, "websocket": False, "monitor": False},
     "simulate": {"host": "127.0.0.1", "port": 0, "replay": "", "pace": 1.0, "limit": [], "batch": "", "batch_time": "",
         "caches": "", "replica": [], "knobs": []},
     "completion": {},
