@@ -40,7 +40,7 @@ from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_th
 from .call.completion import Completion
 from .call.handle import Call
 from .call.home import Home
-from .call.retry import EARNED
+from .call.next_step import EARNED
 from .call.runtime import Runtime
 from .call.timeouts import CallState, Clocks, effective
 from .request.addresses import Addressed

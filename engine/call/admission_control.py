@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING
 from ...providers.model.provider_error import ProviderError
 from .attempt import Attempt
 from .completion import Completion
+from .next_step import Outlook
 
 if TYPE_CHECKING:
     from .call import RunningCall
 
 
 class AdmissionControl(abc.ABC):
-    """Admission control of one call. A call without it begins its attempts at once, and goes where its request says.
-
-    uncounted: the attempts that are no tries: a limit refused them, they found the server away, or they ran beside
-        another one.
-    """
+    """Admission control of one call. A call without it begins its attempts at once, and goes where its request says."""
 
     __slots__ = ()
-
-    uncounted: int
 
     @property
     @abc.abstractmethod
@@ -70,22 +65,13 @@ class AdmissionControl(abc.ABC):
         place at once."""
 
     @abc.abstractmethod
-    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
-        """Receive the report that an attempt failed before the caller received anything.
+    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> Outlook:
+        """Receive the report that an attempt failed before the caller received anything. Returns what can be done now:
+        if the call waits, this has let it wait.
 
-        Returns None if the call goes on: it waits again, because a limit refused it, the server takes no connection, or
-        another target may take it. Else returns the error that decides about a retry: with several targets it may be an
-        earlier one. If no wait can help, this makes the error not retryable.
+        If no wait can help, this makes the error not retryable.
 
         may_wait: the call may wait for a server that is away.
-        """
-
-    @abc.abstractmethod
-    def pause_after(self, error: ProviderError, delay: float) -> float | None:
-        """Return the seconds until the call may make another attempt after a failure, where admission control bounds
-        its attempts: one call at a time asks a server that is away. None: the engine's own bound on retries applies.
-
-        delay: what the call's own options say.
         """
 
     @abc.abstractmethod

@@ -25,8 +25,8 @@ from ...providers.model.rules import text as text_rule
 from ...providers.wire.delta_template import Match
 from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
-from ..request.continued import ContinuedAnswer
-from ..request.durable import IN_PROGRESS, DurableAnswer
+from ..request.answers import Answer, Progress, Verdict
+from ..request.durable import DurableAnswer
 from ..request.errors import callback_failed, cancelled, internal
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
@@ -35,9 +35,22 @@ from .admission_control import AdmissionControl
 from .attempt import NOBODY, Attempt
 from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
+from .cancelling import Cancelling
 from .completion import CallFigures, Completion, Timings
-from .plain_request import PlainRequest
-from .retry import backoff, follows_hint, read_again_delay, retry_delay
+from .next_step import (
+    UNANSWERED,
+    Complete,
+    Fail,
+    Failure,
+    Limits,
+    NextStep,
+    Outlook,
+    Pause,
+    ReadOn,
+    Send,
+    Wait,
+    next_step,
+)
 from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
@@ -48,11 +61,11 @@ COST_OF_ANOTHER = "another call has created the answer"
 
 NO_ID_YET = "; the server had not named the answer, and may go on with it"
 
-CANCEL_CLOCKS = Clocks(connect=math.inf, first_byte=math.inf, idle=math.inf, total=2.0, queue=math.inf)
-"""The timeouts of the request that cancels a durable answer at its server: the completion waits for it."""
+SENT_AGAIN, SENT_AT_ONCE, LOST = Progress(Verdict.AGAIN), Progress(Verdict.AGAIN, at_once=True), Progress(Verdict.LOST)
+"""How an answer stands of which nothing is kept."""
 
-UNANSWERED = (ErrorCategory.NETWORK, ErrorCategory.TIMEOUT)
-"""The errors of an attempt to which the server gave no whole answer."""
+NEEDS_PERMIT = (Verdict.AGAIN, Verdict.REST)
+"""The verdicts after which traffic control is asked."""
 
 TEXT = text_rule("text that is not empty", empty=False)
 
@@ -144,7 +157,9 @@ class RunningCall:
         "_admission",
         "_attempt",
         "_attempts",
+        "_cancelling",
         "_clocks",
+        "_counted",
         "_delivered",
         "_ended",
         "_finish_response",
@@ -198,6 +213,7 @@ class RunningCall:
         self._state = QUEUED  # of a call without an attempt under way
         self._attempt: Attempt | None = None  # the latest
         self._rival: Attempt | None = None  # a second attempt under way: the first of both with content stays
+        self._cancelling: Cancelling | None = None
         self._timer: Deadline | None = None  # while no attempt is under way
         self._queued_since = self._started  # the time at which the current wait began; `math.inf` for none
         self._queued_before = 0.0  # seconds for which the call had waited when it was last sent
@@ -208,6 +224,7 @@ class RunningCall:
         self._finish_response = finish_response
         self._admission = admission
         self._attempts = 0
+        self._counted = 0  # of them, those that count against `Retry.max_attempts`
         self._resent = 0
         self._unanswered = False  # the server may have read the latest attempt's request, and gave no whole answer
         self._paused = False
@@ -257,15 +274,12 @@ class RunningCall:
             self.end(cancelled(f"the call was cancelled{NO_ID_YET if sent else ''}"))
         else:
             # Complete when the server knows that, or does not answer in time.
-            unknown = f"; the server has not confirmed that, and may go on with the answer {durable.answer_id!r}"
-            self._fail(cancelled(f"{cancelled().message}{unknown}"))
+            self._cancelling = Cancelling(self, durable, self._prepared, self._runtime)
+            self._fail(self._cancelling.error)
             self._disarm()
             self._state = ENDED
             if attempt is not None:
                 attempt.abort()
-            request = durable.cancel_request(self._prepared)
-            # In place of the second attempt, which a durable call never has: `_stop` aborts it.
-            self._rival = PlainRequest(self, request, self._runtime, CANCEL_CLOCKS).attempt
 
     def steer(self, text: str) -> None:
         TEXT.check(text, "text")
@@ -536,6 +550,7 @@ class RunningCall:
             # A connection was lost: the others may be as old.
             fresh = fresh or (self._attempt is not None and not self._attempt.is_whole)
         self._attempts += 1
+        self._counted += 1
         waited_since = self._queued_since - self._queued_before
         if self._attempt is not None:
             self._attempt.release()
@@ -709,31 +724,11 @@ class RunningCall:
     @property
     def is_cancelling(self) -> bool:
         """Whether the call was cancelled, and waits until its server knows that."""
-        return self._step is SETTLED and self._rival is not None
-
-    def repeated(self, attempt: Attempt) -> None:
-        """Take the second attempt of the request that cancels the answer at the server."""
-        self._rival = attempt
-
-    def answered(self) -> None:
-        """Complete: the server knows that the call was cancelled."""
-        assert self._outcome is not None and self._outcome.error is not None, "the call was cancelled"
-        self._outcome.error.message = cancelled().message
-        self.finish()
-
-    def failed(self, attempt: Attempt, error: ProviderError) -> None:
-        """Complete: the server has cancelled the answer, or does not confirm that."""
-        assert self._outcome is not None and self._outcome.error is not None, "the call was cancelled"
-        durable = attempt.prepared.durable
-        if error.provider_code == IN_PROGRESS or (durable is not None and durable.ended):
-            self.answered()
-        else:
-            self._outcome.error.message += f": {error.message}"
-            self.finish()
+        return self._step is SETTLED and self._cancelling is not None
 
     def _read_on(self, durable: DurableAnswer, *, fresh: bool = False) -> None:
         """Begin an attempt that reads on in the answer. It needs no permit: the one that created the answer is held."""
-        before, self._prepared = self._attempt, durable.next_read(self._prepared)
+        before, self._prepared = self._attempt, durable.next_request(self._prepared)
         assert before is not None, "an attempt has created the answer, or began to read it"
         self._state = QUEUED
         clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
@@ -742,27 +737,13 @@ class RunningCall:
         before.release()
         self._attempt.begin(fresh)
 
-    def _read_later(self, durable: DurableAnswer, attempt: Attempt, error: ProviderError) -> None:
-        """Read on after a pause, or fail: an attempt has not brought the end of an answer that the server keeps."""
-        if (error.retryable or (durable.may_be_new(error) and not self._delivered)) and not durable.ended:
-            now, idle, in_progress = self._runtime.loop.clock(), self._clocks.idle, error.provider_code == IN_PROGRESS
-            in_vain = durable.in_vain(now, attempt.answered_for(now))
-            pause = read_again_delay(error, in_vain, self._retry, self._runtime.random)
-            # A server that names times again and again, and never answers, is out of reach.
-            hinted = follows_hint(error, self._retry) and in_vain < self._retry.max_attempts
-            left = durable.time_left(now, idle, pause if in_progress or hinted else -math.inf)
-            if left > 0:
-                durable.resumed += not in_progress
-                self._pause(min(pause, left))
-                on_named, durable.on_named, token = durable.on_named, None, self.resume_token
-                if on_named is not None and token is not None:
-                    on_named(token)
-                return
-            if error.category in UNANSWERED:
-                error = timeout_error(Clock.IDLE, idle, error.message)
-        durable.explain(error)
-        self._fail(error)
-        self.finish()
+    def _read_later(self, durable: DurableAnswer, step: ReadOn, seconds: float) -> None:
+        """Read on after a pause."""
+        durable.reads_later(self._runtime.loop.clock() + seconds if step.is_asked else -math.inf, is_cut=step.is_cut)
+        self._pause(seconds)
+        on_named, durable.on_named, token = durable.on_named, None, self.resume_token
+        if on_named is not None and token is not None:
+            on_named(token)
 
     def _chosen(self, attempt: Attempt) -> bool:
         """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
@@ -810,73 +791,67 @@ class RunningCall:
         if attempt is self._rival:
             self._rival_failed(attempt, error, unread=unread)
             return
-        durable = attempt.prepared.durable
-        if durable is not None and durable.answer_id is not None:
-            self._unanswered = False
-            if unread or attempt.asks_for_another_key(error) or durable.has_no_events(error):
-                self._read_on(durable, fresh=unread)
-            else:
-                self._read_later(durable, attempt, error)
-            return
-        if attempt.prepared.continued is not None and self._goes_on(attempt.prepared.continued, attempt, error):
-            return
-        if not self._delivered:
+        runtime, now, delivered = self._runtime, self._runtime.loop.clock(), self._delivered
+        answer = attempt.prepared.durable or attempt.prepared.continued
+        progress = None if answer is None else answer.take(attempt, error, now, unread=unread, delivered=delivered)
+        if progress is None:
+            at_once = not delivered and (unread or attempt.asks_for_another_key(error))
+            progress = LOST if delivered else SENT_AT_ONCE if at_once else SENT_AGAIN
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
-            if (unread or attempt.asks_for_another_key(error)) and self.has_attempts_left:
-                # The server had closed the kept-alive connection before a byte of the request was written, or its key
-                # function may have a newer key. Send the request at once, as the server has no fault, counted as an
-                # attempt; in the first case on a fresh connection.
-                if self._admission is not None:
-                    self._sign(error, attempt)
-                    self._admission.resent(attempt, error)
-                self._begin(fresh=unread)
-                return
-            if self._admission is not None:
-                self._sign(error, attempt)
-                judged = self._admission.failed(attempt, error, may_wait=self._retry.max_attempts > 1)
+        else:
+            self._unanswered = False
+        outlook = Outlook(Limits.NONE, error)
+        if self._admission is not None and progress.verdict in NEEDS_PERMIT:
+            self._sign(error, attempt)
+            if progress is SENT_AT_ONCE and self.has_attempts_left:
+                self._admission.resent(attempt, error)
+            else:
+                may_wait = self._retry.max_attempts > 1 or progress.verdict is Verdict.REST
+                outlook = self._admission.failed(attempt, error, may_wait=may_wait)
                 if self._step is not OPEN:
                     return  # a function of the program has ended the call
-                if judged is None:
-                    self._enter_queue()
-                    self._arm()
-                    return
-                error = judged
-            delay = retry_delay(error, self._counted, self._retry, self._runtime.random)
-            pause = None if delay is None else self._pause_after(error, delay)
-            if pause is not None:
-                self._back_off(pause)
-                return
-        self._fail(error)
-        self.finish()
+                if not outlook.is_counted:
+                    self._counted -= 1
+                    if attempt.prepared.continued is not None:
+                        attempt.prepared.continued.uncounted()
+        failure = Failure(
+            outlook, progress, unread, self._counted, self._retry, self._clocks.idle, runtime.retry_reserve,
+            runtime.most_retries, now, runtime.random,
+        )  # fmt: skip
+        self._perform(next_step(failure), attempt, answer if progress.verdict is Verdict.REST else None)
 
-    def _goes_on(self, continued: ContinuedAnswer, attempt: Attempt, error: ProviderError) -> bool:
-        """Ask for the rest of an answer that was stopped or cut. Returns False if it cannot be asked for."""
-        advanced = continued.take(attempt, attempt.partial_response())
-        if continued.is_whole and continued.so_far is not None:
-            whole = continued.so_far
-            done = Done(whole.finish_reason, whole.raw_finish_reason, whole.usage, whole.provider_data)
-            self.on_answer(attempt, whole, done if attempt.prepared.stream else None)
-            return True
-        if not continued.goes_on_after(error):
-            return False
-        if self._admission is not None:
-            self._sign(error, attempt)
-            uncounted = self._admission.uncounted
-            judged = self._admission.failed(attempt, error, may_wait=True)
-            if self._step is not OPEN:
-                return True  # a function of the program has ended the call
-            if not advanced:
-                continued.failures -= self._admission.uncounted - uncounted
-            if judged is None:
-                self._prepared = continued.next()
+    def _perform(self, step: NextStep, attempt: Attempt, partial: Answer | None) -> None:
+        """Do what was decided after a failed attempt. partial: the answer whose rest is asked for, if it is."""
+        if partial is not None and not isinstance(step, Fail):
+            self._prepared = partial.next_request(self._prepared)
+        durable, continued = attempt.prepared.durable, attempt.prepared.continued
+        match step:
+            case Send(fresh):
+                self._begin(fresh=fresh)
+            case Wait():
                 self._enter_queue()
                 self._arm()
-                return True
-        if not advanced and continued.failures >= self._retry.max_attempts:
-            return False
-        self._unanswered, self._prepared = False, continued.next()
-        self._back_off(0.0 if advanced else backoff(max(1, continued.failures), self._retry, self._runtime.random))
-        return True
+            case Pause(seconds, is_spent):
+                self._runtime.retry_reserve -= is_spent
+                self._runtime.retried += 1
+                self._pause(seconds)
+            case ReadOn():
+                assert durable is not None, "the server keeps the answer"
+                if step.after is None:
+                    self._read_on(durable, fresh=step.fresh)
+                else:
+                    self._read_later(durable, step, step.after)
+            case Complete():
+                assert continued is not None and continued.so_far is not None, "a part of the answer has arrived"
+                whole = continued.so_far
+                done = Done(whole.finish_reason, whole.raw_finish_reason, whole.usage, whole.provider_data)
+                self.on_answer(attempt, whole, done if attempt.prepared.stream else None)
+            case Fail(error, why):
+                error.message += why
+                if durable is not None:
+                    durable.explain(error)
+                self._fail(error)
+                self.finish()
 
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
         admission = self._admission
@@ -890,27 +865,6 @@ class RunningCall:
             admission.rival_failed(rival, error)
         rival.release()
 
-    def _pause_after(self, error: ProviderError, delay: float) -> float | None:
-        """Return the seconds until the next attempt; None if the engine makes no further retries now."""
-        pause = None if self._admission is None else self._admission.pause_after(error, delay)
-        if pause is not None:
-            return pause
-        # If the server named a time to retry after, obey it. If it named none, or "at once", take a retry out of the
-        # reserve, so that retries add little traffic during an outage.
-        hinted = error.retry_after_ms >= self._retry.base * 1000 and error.retry_after_ms > 0
-        runtime = self._runtime
-        if not hinted:
-            if runtime.retry_reserve < 1.0:
-                most = f"all {runtime.most_retries:g} retries of the engine's limits.retry_reserve are used up"
-                error.message += f" (not repeated: {most})"
-                return None
-            runtime.retry_reserve -= 1.0
-        return delay
-
-    def _back_off(self, delay: float) -> None:
-        self._runtime.retried += 1
-        self._pause(delay)
-
     def _pause(self, delay: float) -> None:
         """Wait without an attempt under way, before the next one."""
         now = self._runtime.loop.clock()
@@ -919,14 +873,10 @@ class RunningCall:
         self._arm(now + delay)
 
     @property
-    def _counted(self) -> int:
-        """The attempts that count against `Retry.max_attempts`. Those that a limit refused do not, nor those that ran
-        beside another one, nor those that found the server away, unless a single attempt is wanted."""
-        return self._attempts - (0 if self._admission is None else self._admission.uncounted)
-
-    @property
     def has_attempts_left(self) -> bool:
-        """Whether the call has made fewer attempts than `Retry.max_attempts`."""
+        """Whether the call has made fewer attempts than `Retry.max_attempts`. Those that a limit refused do not count,
+        nor those that ran beside another one, nor those that found the server away, unless a single attempt is wanted.
+        """
         return self._counted < self._retry.max_attempts
 
     @property
@@ -1039,6 +989,8 @@ class RunningCall:
             attempt.abort()
         if self._rival is not None:
             self._rival.abort()
+        if self._cancelling is not None:
+            self._cancelling.abort()
         if self._admission is not None:
             self._admission.end(self._outcome, attempt)
 
@@ -1069,7 +1021,7 @@ class RunningCall:
         """Let the engine count the call as ended. May be called again."""
         for attempt in self._under_way:
             attempt.release()
-        self._attempt = self._rival = None
+        self._attempt = self._rival = self._cancelling = None
         if self._prepared.tags is not None:
             completion.tags = self._prepared.tags
         turn = self._prepared.turn

@@ -33,10 +33,6 @@ class RequestOwner(Protocol):
         """Receive the error of the last attempt."""
         ...
 
-    def repeated(self, attempt: Attempt) -> None:
-        """Receive the second attempt, which has begun."""
-        ...
-
     def on_defect(self, error: Exception) -> None:
         """Receive a defect in this library."""
         ...
@@ -106,7 +102,6 @@ class PlainRequest:
         if (unread or lost) and not self._repeated:
             self._repeated = True  # the connection was idle, and the server may have closed it
             self.attempt = self._begin(fresh=True)
-            self._owner.repeated(self.attempt)
         else:
             self._owner.failed(attempt, error)
 
@@ -205,9 +200,6 @@ class Fetch(Exchange):
 
     def answered(self) -> None:
         """Do nothing: no attempt reads an answer."""
-
-    def repeated(self, attempt: Attempt) -> None:
-        """Do nothing: `PlainRequest` has the latest attempt."""
 
     def failed(self, attempt: Attempt, error: ProviderError) -> None:
         if self._needs_body or not self._succeeds:

@@ -13,17 +13,17 @@ from ...providers.model.provider_error import ABORTED_CODE, ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ...providers.model.tokens import Tokens, Usage, WeightSpan
+from .answers import Answer, FailedAttempt, Progress, Verdict
 from .prepared import Prepared
 
 
-class ContinuedAnswer:
+class ContinuedAnswer(Answer):
     """The parts of one answer that have arrived, and what asks for the rest. The attempts of its call share it.
 
     so_far: the answer as the attempts before the latest one have left it, joined; None before the first part.
-    failures: the attempts in a row that brought no id.
     """
 
-    __slots__ = ("_prepare", "_request", "_taken", "failures", "so_far")
+    __slots__ = ("_in_vain", "_prepare", "_request", "_taken", "so_far")
 
     def __init__(self, request: Request, prepare: Callable[[Request], Prepared]) -> None:
         """Create it before its first attempt. prepare: prepares a request for the same provider."""
@@ -31,36 +31,40 @@ class ContinuedAnswer:
         self._prepare = prepare
         self._taken: object = None  # the latest attempt whose part was taken
         self.so_far: Response | None = None
-        self.failures: int = 0
+        self._in_vain = 0  # the attempts in a row that brought no id
 
     @property
     def count(self) -> int:
         """The number of ids that have arrived."""
         return 0 if self.so_far is None or self.so_far.tokens is None else len(self.so_far.tokens.ids or ())
 
-    def take(self, attempt: object, response: Response | None) -> bool:
-        """Take the part that an attempt has left. Returns whether it has new ids."""
+    def take(
+        self, attempt: FailedAttempt, error: ProviderError, now: float, *, unread: bool, delivered: bool
+    ) -> Progress | None:
         before = self.count
-        self.so_far, self._taken = self.joined(attempt, response), attempt
-        self.failures = 0 if self.count > before else self.failures + 1
-        if self.is_whole and self.so_far is not None:
+        self.so_far, self._taken = self.joined(attempt, attempt.partial_response()), attempt
+        self._in_vain = 0 if self.count > before else self._in_vain + 1
+        if self._is_whole and self.so_far is not None:
             self.so_far.finish_reason = FinishReason.LENGTH
-        return self.count > before
+            return Progress(Verdict.WHOLE)
+        # The prompt of the rest must have all ids of the parts before it.
+        tokens = None if self.so_far is None else self.so_far.tokens
+        lacks_ids = tokens is not None and not tokens.complete
+        if not lacks_ids and (error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)):
+            return Progress(Verdict.REST, at_once=not self._in_vain, in_vain=self._in_vain)
+        return None
+
+    def uncounted(self) -> None:
+        """The latest attempt was no try: a limit refused it, or its server is away."""
+        self._in_vain = max(0, self._in_vain - 1)
 
     @property
-    def is_whole(self) -> bool:
+    def _is_whole(self) -> bool:
         """Whether all ids have arrived that the request allows: then the server had no more to do than to say so."""
         limit = self._request.max_output_tokens
         return limit is not None and self.count >= limit
 
-    def goes_on_after(self, error: ProviderError) -> bool:
-        """Return whether the rest can be asked for: of no answer that lacks ids, which the prompt would lack then."""
-        if self.so_far is not None and self.so_far.tokens is not None and not self.so_far.tokens.complete:
-            return False
-        return error.provider_code == ABORTED_CODE or (error.retryable and self.count > 0)
-
-    def next(self) -> Prepared:
-        """Prepare the request for the rest."""
+    def next_request(self, prepared: Prepared) -> Prepared:
         request, limit = self._request, self._request.max_output_tokens
         prompt, tokens = request.prompt_token_ids or (), None if self.so_far is None else self.so_far.tokens
         ids = () if tokens is None else tokens.ids or ()
@@ -69,9 +73,9 @@ class ContinuedAnswer:
             prompt_token_ids=[*prompt, *ids],
             max_output_tokens=None if limit is None else limit - len(ids),
         )
-        prepared = self._prepare(rest)
-        prepared.continued = self
-        return prepared
+        following = self._prepare(rest)
+        following.continued = self
+        return following
 
     def joined(self, attempt: object, response: Response | None) -> Response | None:
         """Return the answer with the part that an attempt has brought, unless that was taken."""

@@ -19,6 +19,7 @@ from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, dumps, loads
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
 from ...providers.model.rules import text
+from .answers import Answer, FailedAttempt, Progress, Verdict
 
 if TYPE_CHECKING:
     from .prepared import Prepared
@@ -99,7 +100,7 @@ def read_token(token: str) -> ResumeToken:
             raise InvalidRequestError("token", "is no resume token, or damaged: give the text of Call.resume_token")
 
 
-class DurableAnswer:
+class DurableAnswer(Answer):
     """An answer that the server keeps, and how far it was read. The attempts of its call share it.
 
     events: the events that were read.
@@ -167,8 +168,7 @@ class DurableAnswer:
         stream, self.asks_whole = self.stream and not self.asks_whole, False
         return self._stored.read(provider, self.answer_id, stream=stream, after=self.events.after)
 
-    def next_read(self, prepared: Prepared) -> Prepared:
-        """Prepare the next attempt, which reads on. prepared: the latest attempt's request."""
+    def next_request(self, prepared: Prepared) -> Prepared:
         self.reads = True
         self.events.connected_again()
         return self._prepare(prepared, self.read_request(prepared.provider))
@@ -212,32 +212,34 @@ class DurableAnswer:
         read that brought none, ask for the state."""
         self.asks_whole = self.reads and not self.events.advanced
 
-    def may_be_new(self, error: ProviderError) -> bool:
-        """Return whether an error of a read may mean that not all servers know the answer yet."""
-        return error.http_status == NOT_FOUND and not (self.attached or self.events.is_found or self._in_vain > NEW)
-
-    def in_vain(self, now: float, lasted: float) -> int:
-        """Count a read that has not brought the end, and return how many in a row brought nothing before it.
-
-        lasted: seconds since the head of a successful response; 0 if there was none.
-        """
-        if self.events.advanced or lasted >= LASTED:
+    def take(
+        self, attempt: FailedAttempt, error: ProviderError, now: float, *, unread: bool, delivered: bool
+    ) -> Progress | None:
+        if self.answer_id is None:
+            return None
+        if unread or attempt.asks_for_another_key(error) or self._has_no_events(error):
+            return Progress(Verdict.READ, at_once=True)
+        # Not all servers may know a new answer yet.
+        is_known = self.attached or self.events.is_found or self._in_vain > NEW or delivered
+        if self.ended or not (error.retryable or (error.http_status == NOT_FOUND and not is_known)):
+            return Progress(Verdict.LOST)
+        if self.events.advanced or attempt.answered_for(now) >= LASTED:
             self._reached_at, self._in_vain = now, 0
         self._reached_at = min(self._reached_at, now)
         self.events.advanced = False
         self._in_vain += 1
-        return self._in_vain - 1
+        return Progress(Verdict.READ, in_vain=self._in_vain - 1, reached_at=self._reached_at)
 
-    def time_left(self, now: float, idle: float, asked: float) -> float:
-        """Return the seconds until the answer counts as out of reach.
+    def reads_later(self, until: float, *, is_cut: bool) -> None:
+        """Note that the next read begins later.
 
-        idle: the idle timeout.
-        asked: the seconds for which the server has asked to wait, which do not count.
+        until: the time to which the server has asked to wait.
+        is_cut: the latest connection was lost.
         """
-        self._reached_at = max(self._reached_at, now + asked)
-        return self._reached_at + idle - now
+        self.resumed += is_cut
+        self._reached_at = max(self._reached_at, until)
 
-    def has_no_events(self, error: ProviderError) -> bool:
+    def _has_no_events(self, error: ProviderError) -> bool:
         """Return whether an error may mean that the server has no events of the answer, which is then read whole."""
         may_mean_that = self.reads and self.stream and error.http_status == BAD_REQUEST
         self.stream = self.stream and not may_mean_that

@@ -16,6 +16,7 @@ from ..call.admission_control import AdmissionControl
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import AttemptRecord, Completion
+from ..call.next_step import Limits, Outlook
 from ..call.timeouts import LEAST_WAIT
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
@@ -113,6 +114,18 @@ PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
 """Refusals after which the same request can succeed later."""
 
 
+def was_in_vain(error: ProviderError, host: Host, *, sent: bool) -> bool:
+    """Return whether an attempt has only shown that its server is away, or got no connection: it is no try."""
+    return error is host.error and (host.is_away or not sent)
+
+
+def outlook(error: ProviderError, *, is_counted: bool = True) -> Outlook:
+    """Return that the call's own options decide. One call at a time asks a server that may be away."""
+    if is_lost(error):
+        return Outlook(Limits.ASK_SLOWLY, error, is_counted, PAUSE)
+    return Outlook(Limits.NONE, error, is_counted)
+
+
 class Admission(AdmissionControl, WaitingCall):
     """A call to one target with one key. (`Routed`, a subclass, is a call with several.)
 
@@ -129,13 +142,11 @@ class Admission(AdmissionControl, WaitingCall):
         "_started",
         "attempt_records",
         "spending",
-        "uncounted",
     )
 
     def __init__(self, candidate: Candidate, spending: Spending | None = None) -> None:
         self._candidate = candidate  # where it waits, or where an attempt is under way
         self.attempt_records: tuple[AttemptRecord, ...] = ()
-        self.uncounted: int = 0
         self.spending: Spending | None = spending
         self._call: RunningCall | None = None  # from its start to its end
         self._started = NEVER  # the time at which the call was started
@@ -307,7 +318,9 @@ class Admission(AdmissionControl, WaitingCall):
 
     def connected(self, attempt: Attempt) -> None:
         candidate = self._of(attempt)
-        candidate.limiter.state.host.connected(candidate.number, self._now)
+        host = candidate.limiter.state.host
+        if host.is_away:
+            host.connected(candidate.number, self._now)
 
     def confirm(self, attempt: Attempt) -> None:
         candidate = self._of(attempt)
@@ -330,42 +343,32 @@ class Admission(AdmissionControl, WaitingCall):
         self._record(candidate, error, NOTHING_SPENT, now)
         candidate.began = now
 
-    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
+    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> Outlook:
         candidate, sent, now = self._candidate, attempt.sent, self._now
         self._end_attempt(candidate, error, None, now, sent=sent)
         if candidate.state not in UNDER_WAY:
-            return error
+            return outlook(error)
         may_wait = may_wait or self._asked_only(candidate, sent=sent)
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=True)
         if refusal in PAUSES:
-            self.uncounted += 1
             self._begin_to_wait(now)
-            return None
+            return Outlook(Limits.WAIT, error, is_counted=False)
         if refusal is not Refusal.NONE:
             error.retryable = False
         state = candidate.limiter.state
-        if not self._waits_for_host(error, state.host, sent=sent, may_wait=may_wait):
-            return error
+        in_vain = may_wait and was_in_vain(error, state.host, sent=sent)
+        if not (in_vain and state.host.is_away):
+            return outlook(error, is_counted=not in_vain)
         # Another call asks next, where this one has done so: its own request may be what breaks the connection.
         state.queue.add(candidate, at_head=not sent)
         candidate.limiter.changed()
         self._begin_to_wait(now)
-        return None
+        return Outlook(Limits.WAIT, error, is_counted=False)
 
     @staticmethod
     def _asked_only(candidate: Candidate, *, sent: bool) -> bool:
         """Return whether an attempt did no more than ask in vain for a connection to a server that is away."""
         return not sent and candidate.limiter.state.host.asks(candidate.number)
-
-    def _waits_for_host(self, error: ProviderError, host: Host, *, sent: bool, may_wait: bool) -> bool:
-        """Return whether the call waits for a server that is away. An attempt that only showed this is no try."""
-        in_vain = may_wait and error is host.error and (host.is_away or not sent)
-        if in_vain:
-            self.uncounted += 1
-        return in_vain and host.is_away
-
-    def pause_after(self, error: ProviderError, delay: float) -> float | None:
-        return min(delay, PAUSE) if is_lost(error) else None
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
         candidate = self._candidate

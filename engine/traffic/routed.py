@@ -26,10 +26,11 @@ from ...transport.timers import Timer
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import Completion
+from ..call.next_step import Limits, Outlook
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT, Clock, timeout_error
 from ..request.token_estimate import estimate_input_tokens
-from .admission import PAUSES, Admission, Candidate, MakeRequest
+from .admission import PAUSES, Admission, Candidate, MakeRequest, outlook, was_in_vain
 from .budgets.budgets import NOTHING_SPENT, Spending, spent_by
 from .limits.limiter import Limiter
 from .queue.fair_queue import NEVER, Permit, PermitState
@@ -108,8 +109,6 @@ class Routed(Admission):
         "_waiting",
         "_was_sent",
     )
-
-    uncounted: int
 
     def __init__(
         self,
@@ -237,63 +236,63 @@ class Routed(Admission):
         self._answer(self._now)
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
-        if self._of(attempt) is not self._candidate:
-            self.uncounted += 1
-        else:
+        if self._of(attempt) is self._candidate:
             super().resent(attempt, error)
 
-    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
+    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> Outlook:
         if self._hedging is not None:
             self._hedging.disarm()
         candidate, now = self._candidate, self._now
         self._end_attempt(candidate, error, None, now, sent=attempt.sent)
         if not self._is_under_way or self._is_ended:
-            return error
+            return outlook(error)
         judged = self._judge(candidate, attempt, error, now, may_wait=may_wait)
-        if judged is not None:
+        if judged.limits is not Limits.WAIT:
             beside = self._hedging is not None and self._hedging.rival is not None
-            if not beside or not (judged.retryable or moves_on(error, Refusal.NONE, self._route.failover_on)):
+            if not beside or not (judged.error.retryable or moves_on(error, Refusal.NONE, self._route.failover_on)):
                 return judged
         self._was_sent = True
         self._begin_to_wait(now)
         self._runtime.soon(self._go_on, self.on_defect)
-        return None
+        return judged._replace(limits=Limits.WAIT)
 
     def _judge(
         self, candidate: Candidate, attempt: Attempt, error: ProviderError, now: float, *, may_wait: bool
-    ) -> ProviderError | None:
-        """Give back what a failed attempt had reserved. Returns None if the call may go to a target, else the error
-        that decides about a retry."""
+    ) -> Outlook:
+        """Give back what a failed attempt had reserved, and look whether the call may go to a target."""
         index, sent = candidate.target_index, attempt.sent
         may_wait = may_wait or self._asked_only(candidate, sent=sent)
         refusal = candidate.limiter.fail(candidate, error, attempt.headers, now, sent=sent, again=False)
         if refusal in PAUSES:
-            self.uncounted += 1
             candidate.refusals += 1
             self._leave_target(None, now)
             self._avoided = candidate
-            return None
+            return Outlook(Limits.WAIT, error, is_counted=False)
         if refusal is not Refusal.NONE:
             error.retryable = False
-        waits_for_it = self._waits_for_host(error, candidate.limiter.state.host, sent=sent, may_wait=may_wait)
+        host = candidate.limiter.state.host
+        in_vain = may_wait and was_in_vain(error, host, sent=sent)
+        waits_for_it = in_vain and host.is_away
         if is_keys_fault(error, refusal):
             self._refuse_key(candidate, refusal, now)
             if self._candidates_at(index, now):
                 self._note_error(error)
                 self._leave_target(None, now)
-                return None
+                return Outlook(Limits.WAIT, error, not in_vain)
         self._leave_target(error if refusal is Refusal.NONE else None, now)
         if not moves_on(error, refusal, self._route.failover_on):
-            return error
+            return outlook(error, is_counted=not in_vain)
         self._note_error(error)
         if not error.retryable:
             self._finished |= {index}
         elif not waits_for_it:
             self._tried |= {index}
-        if not self._running.has_attempts_left:
+        if not in_vain and not self._running.has_attempts_left:
             self._tried |= self._attempted  # what is left are targets without an attempt
         choice, _ = self._choose(now)
-        return self._verdict() if choice.target is None and not choice.among and not waits_for_it else None
+        if choice.target is None and not choice.among and not waits_for_it:
+            return outlook(self._verdict(), is_counted=not in_vain)
+        return Outlook(Limits.WAIT, error, not in_vain)
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
         if self._is_ended:
@@ -767,7 +766,6 @@ class Routed(Admission):
         hedging.state.take(now)
         rival.began = now
         rival.attempt_number = self._route.begin(index, now)
-        self.uncounted += 1
         hedging.rival, hedging.is_beside = rival, True
         self._running.begin_rival(request.prepared, request.clocks)
         return True

@@ -10,6 +10,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.call.attempt import Attempt
+from manystream.engine.call.next_step import Limits, Outlook
 from manystream.engine.traffic.admission import Admission, Candidate
 from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.budgets.budgets import Budgets, Need, Spending
@@ -54,7 +55,7 @@ LIMITED = error(429, code="rate_limit_exceeded")
 def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
     runtime, call = UnitRuntime(), Call()
     one = admission(lane(runtime))
-    assert (one.target, one.uncounted, one.attempt_records) == ("one/m", 0, ())
+    assert (one.target, one.attempt_records) == ("one/m", ())
     one.enter(cast(Any, call), INF, 0.0, again=False)
     assert call.reported == ["admitted"]
     one.begin(0.0)
@@ -87,7 +88,7 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one.resent(attempt(), stale)
     runtime.loop.time = 104.0
     failure = error()
-    assert one.failed(attempt(), failure, may_wait=True) is failure
+    assert one.failed(attempt(), failure, may_wait=True) == Outlook(Limits.NONE, failure)
     assert failure.retryable
     one.enter(cast(Any, call), INF, 105.0, again=True)
     runtime.loop.time = 106.0
@@ -117,8 +118,8 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     one.begin(0.0)
     runtime.loop.time = 1.0
-    assert one.failed(attempt(), LIMITED, may_wait=True) is None
-    assert (one.uncounted, one.attempt_records[0].outcome, call.reported) == (1, "rate_limit", ["admitted"])
+    assert one.failed(attempt(), LIMITED, may_wait=True) == Outlook(Limits.WAIT, LIMITED, is_counted=False)
+    assert (one.attempt_records[0].outcome, call.reported) == ("rate_limit", ["admitted"])
     runtime.tick()
     assert call.reported == ["admitted"]
     runtime.go_to(2.9)

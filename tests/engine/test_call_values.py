@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.engine.call.answer_body import AnswerBody
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
-from manystream.engine.call.retry import retry_delay
+from manystream.engine.call.next_step import retry_delay
 from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
 from manystream.engine.request.errors import cancelled
 

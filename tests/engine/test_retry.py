@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.call.retry import retry_delay
+from manystream.engine.call.next_step import retry_delay
 from tests.support.peers import (
     STREAM_HEAD,
     ClosedSocket,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, median_low
 
 from ....providers.limits.server_load import ServerLoad
-from ...call.retry import hinted_pause
+from ...call.next_step import hinted_pause
 from ..queue.fair_queue import Permit
 from .rate_limit import LimitSource
 

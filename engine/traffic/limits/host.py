@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from ....providers.model.provider_error import ErrorCategory, ProviderError
-from ...call.retry import hinted_pause
+from ...call.next_step import hinted_pause
 from ...request.noting import NoteLogger
 from ..queue.fair_queue import Permit
 

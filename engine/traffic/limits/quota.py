@@ -21,7 +21,7 @@ from itertools import takewhile
 
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import MINUTE, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
-from ...call.retry import hinted_pause
+from ...call.next_step import hinted_pause
 from ..queue.fair_queue import CONFIRMED, ENDED, FREE, SENT, UNDER_WAY, Cost, Mean, Permit, cost_of
 from .bucket import (
     FIRST_BACKOFF,
