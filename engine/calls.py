@@ -165,11 +165,11 @@ class CallStarter:
         admission: AdmissionControl | None = None
         first = attached
         if dispatcher is not None and dispatcher.has_routes and attached is None:
-            routed = dispatcher.routed(request, self._makers[stream])
-            if routed is not None:
+            on_a_route = dispatcher.on_a_route(request, self._makers[stream])
+            if on_a_route is not None:
                 if request.continue_aborted:
                     raise InvalidRequestError("continue_aborted", "is for one server: name it in place of a route")
-                admission, first = routed, routed.first_request
+                admission, first = on_a_route
         if first is not None:
             prepared, counters, finish_response = first.prepared, first.counters, first.finish_response
         else:

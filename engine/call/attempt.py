@@ -50,6 +50,7 @@ from .timeouts import (
 )
 
 if TYPE_CHECKING:
+    from .admission_control import AttemptPermit
     from .runtime import Action, KeptAnswer, Runtime
     from .sockets import ConversationSocket
 
@@ -171,6 +172,8 @@ class Attempt:
     because an attempt of which nothing was delivered can be repeated.
 
     prepared: the request.
+    permit: what traffic control has given for it; None without traffic control, and if it reads on: its answer's first
+        attempt has the permit.
     status: the response's status; 0 before its head has arrived.
     headers: the response's headers, redacted.
     over: the attempt has ended; nothing more may be reported.
@@ -214,6 +217,7 @@ class Attempt:
         "is_whole",
         "over",
         "paused",
+        "permit",
         "phase",
         "prepared",
         "queue_since",
@@ -232,7 +236,9 @@ class Attempt:
         started: float,
         queue_since: float = math.inf,
         paused: bool = False,
+        permit: AttemptPermit | None = None,
     ) -> None:
+        self.permit: AttemptPermit | None = permit
         self.prepared: Prepared = prepared
         self.receiver: Receiver = self
         self.fast_receiver: FastReceiver | None = None

@@ -31,7 +31,7 @@ from ..request.errors import callback_failed, cancelled, internal
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted
-from .admission_control import AdmissionControl
+from .admission_control import AdmissionControl, AttemptPermit
 from .attempt import NOBODY, Attempt
 from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
@@ -250,6 +250,8 @@ class RunningCall:
 
     @property
     def target(self) -> str:
+        if self._attempt is not None and self._attempt.permit is not None:
+            return self._attempt.permit.target
         if self._admission is not None:
             return self._admission.target
         return f"{self._prepared.provider.name}/{self._prepared.model}"
@@ -453,13 +455,9 @@ class RunningCall:
             self._runtime.soon(partial(attempt.replay, kept), self.on_defect)
         return kept is not None
 
-    def admitted(self, now: float) -> None:
+    def admitted(self, permit: AttemptPermit) -> None:
         """Begin an attempt: traffic control admits the call."""
-        if self._step is not OPEN:
-            return
-        assert self._admission is not None
-        self._admission.begin(now)
-        self._begin()
+        self._begin(permit)
 
     def rejected(self, error: ProviderError) -> None:
         """Fail: traffic control never admits the call."""
@@ -539,7 +537,7 @@ class RunningCall:
 
     # --- attempts ---
 
-    def _begin(self, *, fresh: bool = False) -> None:
+    def _begin(self, permit: AttemptPermit | None = None, *, fresh: bool = False) -> None:
         """Begin an attempt. `fresh`: on a connection that no request has used."""
         if self._timer is not None:
             self._disarm()
@@ -555,20 +553,22 @@ class RunningCall:
         if self._attempt is not None:
             self._attempt.release()
         attempt = self._attempt = Attempt(
-            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused
+            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused, permit
         )
         self._send(attempt, fresh)
 
-    def begin_rival(self, prepared: Prepared, clocks: Clocks, *, fresh: bool = False) -> None:
+    def begin_rival(self, request: TargetRequest, permit: AttemptPermit) -> None:
         """Begin a second attempt beside the first one, over HTTP. The first of both with content stays; the other is
-        aborted.
+        aborted."""
+        self._begin_beside(request.prepared, request.clocks, permit)
 
-        clocks: the timeouts that apply at its target. It has no queue timeout.
-        fresh: on a connection that no request has used.
-        """
+    def _begin_beside(
+        self, prepared: Prepared, clocks: Clocks, permit: AttemptPermit | None, *, fresh: bool = False
+    ) -> None:
+        """Begin a second attempt. It has no queue timeout."""
         self._attempts += 1
         prepared.turn = None
-        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self._paused)
+        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self._paused, permit)
         self._send(self._rival, fresh)
 
     @property
@@ -624,11 +624,11 @@ class RunningCall:
             self._leave_queue(attempt.dequeued_at)
 
     def on_connected(self, attempt: Attempt) -> None:
-        if self._admission is not None and not attempt.reads:
+        if self._admission is not None and attempt.permit is not None:
             self._admission.connected(attempt)
 
     def on_head(self, attempt: Attempt) -> None:
-        if self._admission is not None and 200 <= attempt.status < 300 and not attempt.reads:
+        if self._admission is not None and 200 <= attempt.status < 300 and attempt.permit is not None:
             self._admission.confirm(attempt)
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
@@ -791,6 +791,7 @@ class RunningCall:
         if attempt is self._rival:
             self._rival_failed(attempt, error, unread=unread)
             return
+        self._sign(error, attempt)
         runtime, now, delivered = self._runtime, self._runtime.loop.clock(), self._delivered
         answer = attempt.prepared.durable or attempt.prepared.continued
         progress = None if answer is None else answer.take(attempt, error, now, unread=unread, delivered=delivered)
@@ -802,12 +803,12 @@ class RunningCall:
             self._unanswered = False
         outlook = Outlook(Limits.NONE, error)
         if self._admission is not None and progress.verdict in NEEDS_PERMIT:
-            self._sign(error, attempt)
             if progress is SENT_AT_ONCE and self.has_attempts_left:
                 self._admission.resent(attempt, error)
             else:
-                may_wait = self._retry.max_attempts > 1 or progress.verdict is Verdict.REST
-                outlook = self._admission.failed(attempt, error, may_wait=may_wait)
+                most = self._retry.max_attempts
+                may_wait, left = most > 1 or progress.verdict is Verdict.REST, most - self._counted
+                outlook = self._admission.failed(attempt, error, left=left, may_wait=may_wait)
                 if self._step is not OPEN:
                     return  # a function of the program has ended the call
                 if not outlook.is_counted:
@@ -827,7 +828,7 @@ class RunningCall:
         durable, continued = attempt.prepared.durable, attempt.prepared.continued
         match step:
             case Send(fresh):
-                self._begin(fresh=fresh)
+                self._begin(attempt.permit, fresh=fresh)
             case Wait():
                 self._enter_queue()
                 self._arm()
@@ -858,7 +859,7 @@ class RunningCall:
         assert admission is not None
         if unread or rival.asks_for_another_key(error):
             admission.resent(rival, error)  # as for the first attempt
-            self.begin_rival(rival.prepared, rival.clocks, fresh=unread)
+            self._begin_beside(rival.prepared, rival.clocks, rival.permit, fresh=unread)
         else:
             self._rival = None
             self._sign(error, rival)

@@ -17,12 +17,13 @@ from ...providers.model.request import Request
 from ...providers.wire.quirks import LoadReport
 from ...providers.wire.wire_head import path_with_query
 from ...transport.url import Origin
+from ..call.call import TargetRequest
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken
 from ..request.prepared import Prepared, WallClock
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
-from .admission import Admission, Candidate, MakeRequest
+from .admission import Admission, Candidate
 from .budgets.amounts import Budget, BudgetStatistics
 from .budgets.budgets import Budgets, Need, Spending
 from .limits.host import Host
@@ -31,9 +32,9 @@ from .limits.limiter import DeclaredLimit, Limiter, LimiterState
 from .limits.rate_limit import EVERY_CALL, Entry, LimiterStatistics, find_entries
 from .options import Traffic, TrafficStatistics, Warm
 from .prompt_caches import PromptCaches
-from .routed import PRIORITIES, Routed
 from .routing.options import Route, RouteStatistics
 from .routing.router import Access, Router, RouteTarget, accesses_of
+from .targets import PRIORITIES, MakeRequest, Targets
 
 if TYPE_CHECKING:
     from .shared_limits import EngineShare
@@ -176,9 +177,9 @@ class Dispatcher:
         """The names of the routes."""
         return tuple(self._routes)
 
-    def routed(self, request: Request, make_request: MakeRequest) -> Routed | None:
-        """The way of a new call on a route, or to a provider with several keys; None for any other call. Raises
-        `InvalidRequestError`."""
+    def on_a_route(self, request: Request, make_request: MakeRequest) -> tuple[Admission, TargetRequest] | None:
+        """The way of a new call on a route, or to a provider with several keys, and its request for the first target;
+        None for any other call. Raises `InvalidRequestError`."""
         if not isinstance(request, Request):  # pyright: ignore[reportUnnecessaryIsInstance]
             return None
         model = ""
@@ -188,8 +189,10 @@ class Dispatcher:
             route = self._keyed.get(provider.name)
         if route is None:
             return None
+        targets = Targets(route, request, make_request, self, model)
+        planned = targets.plan(self._runtime.loop.clock())
         spending = None if self._budgets is None else Spending(self._budgets)
-        return Routed(route, request, make_request, self, self._runtime, spending, model=model)
+        return Admission(planned, spending, targets), targets.request_at(planned)
 
     def preparer(self, token: ResumeToken, own: Preparer) -> Preparer:
         """What prepares requests with the key that made an answer. own: the engine's, for providers with one key.

@@ -23,18 +23,20 @@ from ...providers.wire.cache_marks import WirePrefix, wire_prefixes
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import CacheUse, Completion
+from ..call.next_step import Outlook
 from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
 from ..request.token_estimate import BYTES_PER_TOKEN
-from .admission import Admission, Candidate, MakeRequest
+from .admission import Admission, Candidate
 from .budgets.budgets import Spending
 from .budgets.price import Price, ask_price
 from .options import CacheStatistics, Warm
 from .prefix_state import OPEN, CacheFacts, PrefixState
 from .queue.pump import Notification, Pump
 from .routing.router import Access
+from .targets import MakeRequest
 
 logger: NoteLogger = NoteLogger("manystream.traffic")
 
@@ -288,11 +290,11 @@ class CachedAdmission(Admission):
             call.send_streamed(self._make_streamed()[0])
         super().enter(call, self._deadline, now, again=False)
 
-    def begin(self, now: float) -> None:
+    def _begin(self, candidate: Candidate, now: float) -> None:
         self._is_heard = False
         for line, _ in self._lines:
             line.state.sent(self, now)
-        super().begin(now)
+        super()._begin(candidate, now)
 
     # --- what the server says ---
 
@@ -333,9 +335,9 @@ class CachedAdmission(Admission):
 
     # --- after an attempt ---
 
-    def failed(self, attempt: Attempt, error: ProviderError, *, may_wait: bool) -> ProviderError | None:
+    def failed(self, attempt: Attempt, error: ProviderError, *, left: int, may_wait: bool) -> Outlook:
         self._leave_lines()
-        return super().failed(attempt, error, may_wait=may_wait)
+        return super().failed(attempt, error, left=left, may_wait=may_wait)
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
         if outcome is not None and outcome.success and outcome.response is not None and not self._is_heard:

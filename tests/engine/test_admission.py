@@ -37,9 +37,9 @@ def admission(lane: Limiter, spending: Spending | None = None, need: Need | None
     return Admission(Candidate(lane, 10.0, 5, request=cast(Any, PREPARED), need=need), spending)
 
 
-def attempt(*, sent: bool = True) -> Attempt:
-    """An attempt, as admission control sees it."""
-    return cast(Any, SimpleNamespace(sent=sent, headers={}, prepared=PREPARED))
+def attempt(call: Call, *, sent: bool = True) -> Attempt:
+    """The attempt of a call that was admitted, as admission control sees it."""
+    return cast(Any, SimpleNamespace(sent=sent, headers={}, prepared=PREPARED, permit=call.permit))
 
 
 def error(status: int = 503, *, code: str = "", body: bytes = b"", retryable: bool = True) -> ms.ProviderError:
@@ -58,7 +58,6 @@ def test_a_call_that_waits_for_nothing_is_sent_at_once() -> None:
     assert (one.target, one.attempt_records) == ("one/m", ())
     one.enter(cast(Any, call), INF, 0.0, again=False)
     assert call.reported == ["admitted"]
-    one.begin(0.0)
     assert (one.waited(0.0), one.waiting_for) == ({}, "")
 
 
@@ -72,7 +71,6 @@ def test_the_seconds_of_a_wait_are_told_apart() -> None:
     assert (call.reported, one.waiting_for) == ([], "declared requests_per_minute of one, 0 ahead, about 10 s")
     runtime.go_to(10.0)
     assert call.reported == ["admitted"]
-    one.begin(10.0)
     assert one.waited(10.0) == {"quota": 10.0}
     assert one.waited(12.5) == {"quota": 10.0, "connection": 2.5}
 
@@ -82,31 +80,28 @@ def test_each_attempt_is_recorded_with_its_seconds() -> None:
     one = admission(lane(runtime))
     runtime.loop.time = 100.0
     one.enter(cast(Any, call), INF, 100.0, again=False)
-    one.begin(101.0)
     runtime.loop.time = 103.0
     stale = error()
-    one.resent(attempt(), stale)
+    one.resent(attempt(call), stale)
     runtime.loop.time = 104.0
     failure = error()
-    assert one.failed(attempt(), failure, may_wait=True) == Outlook(Limits.NONE, failure)
+    assert one.failed(attempt(call), failure, left=3, may_wait=True) == Outlook(Limits.NONE, failure)
     assert failure.retryable
     one.enter(cast(Any, call), INF, 105.0, again=True)
-    runtime.loop.time = 106.0
-    one.begin(106.0)
-    one.confirm(attempt())
+    one.confirm(attempt(call))
     one.first_content()
     runtime.loop.time = 109.0
     response = ms.Response(usage=ms.Usage(7, 3))
-    one.end(ms.Completion(True, response=response), attempt())
-    one.end(ms.Completion(True, response=response), attempt())
+    one.end(ms.Completion(True, response=response), attempt(call))
+    one.end(ms.Completion(True, response=response), attempt(call))
     completion = ms.Completion(True)
     one.complete(completion)
     assert [
         (r.target, r.outcome, r.started, r.ended, r.error, r.usage, r.estimated) for r in completion.attempt_records
     ] == [
-        ("one/m", "server", 1.0, 3.0, stale, None, False),
+        ("one/m", "server", 0.0, 3.0, stale, None, False),
         ("one/m", "server", 3.0, 4.0, failure, None, False),
-        ("one/m", "ok", 6.0, 9.0, None, ms.Usage(7, 3), False),
+        ("one/m", "ok", 5.0, 9.0, None, ms.Usage(7, 3), False),
     ]
     assert (completion.cost, call.reported) == (None, ["admitted", "admitted"])
 
@@ -116,9 +111,8 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     one_lane = lane(runtime)
     one = admission(one_lane)
     one.enter(cast(Any, call), INF, 0.0, again=False)
-    one.begin(0.0)
     runtime.loop.time = 1.0
-    assert one.failed(attempt(), LIMITED, may_wait=True) == Outlook(Limits.WAIT, LIMITED, is_counted=False)
+    assert one.failed(attempt(call), LIMITED, left=3, may_wait=True) == Outlook(Limits.WAIT, LIMITED, is_counted=False)
     assert (one.attempt_records[0].outcome, call.reported) == ("rate_limit", ["admitted"])
     runtime.tick()
     assert call.reported == ["admitted"]
@@ -126,7 +120,6 @@ def test_a_refused_call_waits_again_and_is_no_try() -> None:
     assert call.reported == ["admitted"]
     runtime.go_to(3.0)  # half a request per second was learned
     assert call.reported == ["admitted", "admitted"]
-    one.begin(3.0)
     assert one.waited(2.0) == {"quota": 2.0}
 
 
@@ -138,7 +131,7 @@ def test_a_call_that_ends_while_it_waits_leaves_the_queue() -> None:
     one.enter(cast(Any, call), INF, 0.0, again=False)
     assert one_lane.state.queue.length == 1
     runtime.loop.time = 4.0
-    one.end(None, attempt(sent=False))
+    one.end(None, attempt(call, sent=False))
     assert (one_lane.state.queue.length, one.attempt_records, one.waited(4.0)) == (0, (), {"quota": 4.0})
     runtime.go_to(100.0)
     assert call.reported == []
@@ -188,21 +181,19 @@ def test_a_call_is_sent_when_a_budget_pays_for_it() -> None:
     first, second = Call(), Call()
     one, two = (admission(one_lane, spending=Spending(live), need=need) for _ in range(2))
     one.enter(cast(Any, first), INF, 0.0, again=False)
-    one.begin(0.0)
     two.enter(cast(Any, second), INF, 0.0, again=False)
     assert (first.reported, second.reported) == (["admitted"], [])
     assert two.waiting_for == "output_tokens of the engine's budget, reserved by 1 calls, 0 ahead"
     assert one_lane.state.statistics(0.0).running == 1
     runtime.loop.time = 5.0
-    one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), attempt())
+    one.end(ms.Completion(True, response=ms.Response(usage=ms.Usage(10, 5))), attempt(first))
     runtime.tick()
     runtime.tick()
     assert second.reported == ["admitted"]
-    two.begin(5.0)
     assert two.waited(5.0) == {"budget": 5.0}
     (figures,) = live.statistics(5.0)
     assert (figures.spent.output_tokens, figures.reserved.output_tokens) == (5, 80)
-    two.end(None, attempt(sent=False))
+    two.end(None, attempt(second, sent=False))
     assert live.statistics(5.0)[0].reserved == Amounts()
     assert two.attempt_records[0].usage is None
 
@@ -228,9 +219,9 @@ def test_a_failed_attempt_pays_for_what_it_received() -> None:
         runtime = UnitRuntime()
         live, need = spending(runtime, ms.Budget(output_tokens=100))
         one = admission(lane(runtime), spending=Spending(live), need=need)
-        one.enter(cast(Any, Call()), INF, 0.0, again=False)
-        one.begin(0.0)
-        one.end(ms.Completion(False, response=response, error=failure), attempt())
+        call = Call()
+        one.enter(cast(Any, call), INF, 0.0, again=False)
+        one.end(ms.Completion(False, response=response, error=failure), attempt(call))
         (figures,) = live.statistics(0.0)
         assert (figures.spent, figures.reserved) == (expected, Amounts())
         (record,) = one.attempt_records

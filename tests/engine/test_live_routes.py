@@ -40,7 +40,7 @@ def fails(one: Router, place: int = 0, times: int = 5, *, message: str = "down")
 ALL: frozenset[int] = frozenset()
 
 
-def test_parked_calls_look_in_the_order_of_their_priority() -> None:
+def test_held_calls_look_in_the_order_of_their_priority() -> None:
     runtime, order = UnitRuntime(), list[str]()
 
     class Ordered(Call):
@@ -54,33 +54,33 @@ def test_parked_calls_look_in_the_order_of_their_priority() -> None:
         ("all excluded", Priority.INTERACTIVE, frozenset({0, 1})),
     )  # fmt: skip
     for name, priority, excluded in groups:
-        one.park(Ordered(name), priority, excluded)
+        one.hold(Ordered(name), priority, excluded)
     runtime.tick()
     assert order == ["interactive", "interactive 2", "first excluded", "normal", "batch"]
-    assert one.parked == 1
+    assert one.held == 1
 
 
-def test_parked_calls_look_when_the_pause_of_a_target_ends() -> None:
+def test_held_calls_look_when_the_pause_of_a_target_ends() -> None:
     runtime = UnitRuntime()
     one, call = route(runtime, "one"), Call()
     fails(one)
-    assert (one.parked, repr(one)) == (0, "<Router fast, 0 waiting>")
-    one.park(call, Priority.NORMAL, ALL)
+    assert (one.held, repr(one)) == (0, "<Router fast, 0 waiting>")
+    one.hold(call, Priority.NORMAL, ALL)
     runtime.tick()
-    assert (one.parked, runtime.timers.times) == (1, [2.0])
+    assert (one.held, runtime.timers.times) == (1, [2.0])
     runtime.go_to(2.0)
-    assert (one.parked, call.reported) == (0, ["look"])
+    assert (one.held, call.reported) == (0, ["look"])
 
 
 def test_a_call_that_does_not_wait_any_longer_does_not_look() -> None:
     runtime = UnitRuntime()
     one = route(runtime, "one")
     stays, leaves = Call(), Call()
-    groups = [one.park(call, Priority.NORMAL, ALL) for call in (stays, leaves)]
-    one.unpark(leaves, groups[1])
-    one.unpark(leaves, groups[1])
+    groups = [one.hold(call, Priority.NORMAL, ALL) for call in (stays, leaves)]
+    one.end_hold(leaves, groups[1])
+    one.end_hold(leaves, groups[1])
     runtime.tick()
-    assert (stays.reported, leaves.reported, one.parked) == (["look"], [], 0)
+    assert (stays.reported, leaves.reported, one.held) == (["look"], [], 0)
 
 
 def test_calls_waiting_for_room_look_again_at_an_open_breaker() -> None:
@@ -134,7 +134,7 @@ def test_the_figures_of_a_route_are_complete() -> None:
     )
     assert one.statistics(0.0) == new
     one.succeed(0, one.begin(0, 0.0), 0.5, 0.0)
-    one.park(Call(), Priority.NORMAL, ALL)
+    one.hold(Call(), Priority.NORMAL, ALL)
     fails(one, 1)
     first, second = one.statistics(1.0).targets
     assert (first.outstanding, first.seconds, first.breaker, first.failures) == (1, 0.5, "closed", 0.0)

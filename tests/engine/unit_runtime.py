@@ -90,6 +90,7 @@ class Call:
         self.name = name
         self.reported: list[object] = []
         self.raises = raises
+        self.permit: object = None  # that it was admitted with
 
     def _report(self, what: object) -> None:
         self.reported.append(what)
@@ -97,6 +98,7 @@ class Call:
             raise RuntimeError(self.raises)
 
     def admitted(self, permit: object = None, now: float = 0.0) -> None:
+        self.permit = permit
         self._report("admitted")
 
     def rejected(self, *reported: object) -> None:

@@ -580,7 +580,7 @@ class Router(Pump):
         ]
         self.state: RouteState = RouteState(balance, records, runtime.random)
         self._watch = watch
-        self._parked: dict[Group, dict[WaitingCall, None]] = {}
+        self._held: dict[Group, dict[WaitingCall, None]] = {}
         self._looking: dict[WaitingCall, None] = {}
         self._waiting: dict[WaitingCall, None] = {}  # for room at a target
         self._returned_at = -math.inf  # when calls last looked because a target that had failed answered
@@ -590,12 +590,12 @@ class Router(Pump):
             target.host.listen(self.host_changed)
 
     def __repr__(self) -> str:
-        return f"<Router {self.name or self.targets[0].provider}, {self.parked} waiting>"
+        return f"<Router {self.name or self.targets[0].provider}, {self.held} waiting>"
 
     @property
-    def parked(self) -> int:
+    def held(self) -> int:
         """The number of calls that wait until a target is used again."""
-        return sum(map(len, self._parked.values()))
+        return sum(map(len, self._held.values()))
 
     def label(self, index: int) -> str:
         """Return the target's name, `provider/model`."""
@@ -604,25 +604,25 @@ class Router(Pump):
 
     # --- calls that wait ---
 
-    def park(self, call: WaitingCall, priority: Priority, excluded: frozenset[int]) -> Group:
-        """A call waits until a target is used again. Returns what `unpark` needs.
+    def hold(self, call: WaitingCall, priority: Priority, excluded: frozenset[int]) -> Group:
+        """A call waits until a target is used again. Returns what `end_hold` needs.
 
         excluded: targets that the call cannot use.
         """
         group = (CLASSES.index(priority), excluded)
-        self._parked.setdefault(group, {})[call] = None
+        self._held.setdefault(group, {})[call] = None
         self.schedule()
         if self._watch is not None:
             self.note()
         return group
 
-    def unpark(self, call: WaitingCall, group: Group) -> None:
+    def end_hold(self, call: WaitingCall, group: Group) -> None:
         """A call waits no longer. May be called again."""
-        waiting = self._parked.get(group)
+        waiting = self._held.get(group)
         if waiting is not None:
             waiting.pop(call, None)
             if not waiting:
-                del self._parked[group]
+                del self._held[group]
             if self._watch is not None:
                 self.note()
 
@@ -660,19 +660,19 @@ class Router(Pump):
         return max(self._asked_at + OPEN_FOR, self.state.asks_at(now))
 
     def take(self, now: float) -> Notification | float:
-        """Take the next call that should choose again: one whose target was left alone, else one that is parked and may
-        go. If there is none, return when a target may be used again for which a call waits; `math.inf` where a call
+        """Take the next call that should choose again: one whose target was left alone, else one whose target is used
+        again. If there is none, return when a target may be used again for which a call waits; `math.inf` where a call
         under way decides."""
         if self._looking:
             call = next(iter(self._looking))
             del self._looking[call]
             return call, call.look_again
         at = math.inf
-        for group in sorted(self._parked, key=itemgetter(0)):
+        for group in sorted(self._held, key=itemgetter(0)):
             choice = self.state.choose(now, lambda _: False, tried=group[1])
             if choice.among:
-                call = next(iter(self._parked[group]))
-                self.unpark(call, group)
+                call = next(iter(self._held[group]))
+                self.end_hold(call, group)
                 return call, call.look_again
             at = min(at, max(now, choice.wait_until))
         if self._waiting:
@@ -739,7 +739,7 @@ class Router(Pump):
         self.state.end(index, number)
         if self._watch is not None:
             self.note()
-        if self._looking or self._parked:
+        if self._looking or self._held:
             self.schedule()
 
     def cannot_take(self, index: int, why: Exception) -> None:
@@ -779,4 +779,4 @@ class Router(Pump):
                     failures=record.failures,
                 )
             )
-        return RouteStatistics(tuple(targets), self.parked, 0 if self.hedging is None else self.hedging.total)
+        return RouteStatistics(tuple(targets), self.held, 0 if self.hedging is None else self.hedging.total)

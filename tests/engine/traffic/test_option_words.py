@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.traffic.limits.rate_limit import Entry, find_entries
-from manystream.engine.traffic.routed import lay_over, with_model
+from manystream.engine.traffic.targets import lay_over, with_model
 from manystream.providers.errors import InvalidRequestError
 
 MINUTE = ms.RateLimit(requests_per_minute=60)

@@ -12,9 +12,9 @@ import pytest
 from manystream.engine.traffic.limits.host import Breaker
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
 from manystream.engine.traffic.options import TrafficStatistics
-from manystream.engine.traffic.routed import is_keys_fault, is_targets_fault, moves_on
 from manystream.engine.traffic.routing.options import Balance, Hedge, RouteStatistics, TargetStatistics
 from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, HedgeState, RouteState, TargetRecord
+from manystream.engine.traffic.targets import is_keys_fault, is_targets_fault, moves_on
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.quota_report import Refusal
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.traffic.routed import Routed
+from manystream.engine.traffic.admission import Admission
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
 
 from .targets import Server, ask, failing, hangs, open_targets, path, provider
@@ -254,16 +254,16 @@ async def test_an_ended_wait_is_freed_without_the_garbage_collector(autojump_clo
         for _ in NAMES:
             assert (await engine.start_stream(ask()).wait()).success
         gc.collect()
-        before = count(Routed)
+        before = count(Admission)
         gc.disable()
         try:
             calls = [engine.start_stream(ask()) for _ in range(30)]
-            assert count(Routed) == before + 30
+            assert count(Admission) == before + 30
             for call in calls:
                 call.cancel()
                 await call.wait()
             del calls, call
-            assert count(Routed) == before
+            assert count(Admission) == before
         finally:
             gc.enable()
 
