@@ -16,7 +16,6 @@ from ...providers.limits.quota_report import Refusal
 from ...providers.model.options import Priority
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
-from ...transport.timers import Timer
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import AttemptRecord, Completion
@@ -31,7 +30,6 @@ from .limits.host import PAUSE, is_lost
 from .limits.limiter import Limiter
 from .queue.fair_queue import NEVER, UNDER_WAY, Permit, PermitState
 from .queue.pump import WaitingCall
-from .routing.router import Group
 
 if TYPE_CHECKING:
     from .targets import Targets
@@ -130,14 +128,10 @@ class Admission(WaitingCall):
         "_call",
         "_candidate",
         "_entered",
-        "_group",
         "_hedging",
-        "_held_at",
-        "_held_seconds",
         "_quota_seconds",
         "_slot_seconds",
         "_started",
-        "_timer",
         "attempt_records",
         "spending",
         "targets",
@@ -154,9 +148,6 @@ class Admission(WaitingCall):
         self._entered = NEVER  # the time at which the current wait began; NEVER: it does not wait
         self._quota_seconds = 0.0  # seconds of all waits until it was last sent
         self._slot_seconds = 0.0
-        self._timer: Timer | None = None  # ends its wait at a target that has a time of its own for that
-        self._group: Group | None = None  # of the calls that wait for the same targets to be used again
-        self._held_at = self._held_seconds = 0.0  # the current wait for that, and those before
         self._hedging: Hedging | None = None  # from the first attempt on
 
     def __repr__(self) -> str:
@@ -205,13 +196,14 @@ class Admission(WaitingCall):
     def waiting_for(self) -> str:
         if self.spending is not None and self.spending.waiting_for:
             return self.spending.waiting_for
-        if self._group is not None and self.targets is not None:
+        if self.targets is not None and self.targets.group is not None:
             return f"a target of {self.targets.route.name} to be used again"
         candidate = self._queued
         return candidate.limiter.state.waiting_for(candidate, self._now)
 
     def waited(self, seconds: float) -> dict[str, float]:
-        budget, held = 0.0 if self.spending is None else self.spending.seconds, self._held_seconds
+        budget = 0.0 if self.spending is None else self.spending.seconds
+        held = 0.0 if self.targets is None else self.targets.held_seconds
         by_reason = {
             "quota": self._quota_seconds,
             "slot": self._slot_seconds,
@@ -270,8 +262,7 @@ class Admission(WaitingCall):
         elif choice.wait_until > -math.inf:
             if self.spending is not None:
                 self.spending.release(now)
-            self._held_at = now
-            self._group = targets.hold(self)
+            targets.hold(self, now)
         else:
             self._call.rejected(targets.verdict())
 
@@ -290,35 +281,33 @@ class Admission(WaitingCall):
             if candidate.owner is self and candidate.state is not PermitState.QUEUED:
                 until = min(deadline, candidate.until) if len(candidates) == 1 else math.inf
                 candidate.limiter.enter(candidate, now, again=bool(self.attempt_records), deadline=until)
-        self._set_timer()
+        self._set_timer(targets)
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, targets: Targets) -> None:
         """Set the timer to the time at which the call waits no longer at a target."""
         when = min((candidate.until for candidate in self._waiting), default=math.inf)
-        if when < math.inf and self._timer is None:
-            self._timer = self._runtime.timers.at(when, self._leave_in_time, self.on_defect)
+        if when < math.inf and targets.timer is None:
+            leave = partial(self._leave_in_time, targets)
+            targets.timer = self._runtime.timers.at(when, leave, self.on_defect)
 
-    def _leave_in_time(self) -> None:
+    def _leave_in_time(self, targets: Targets) -> None:
         """Leave the queues of targets at which the call waits no longer."""
-        self._timer, now, targets = None, self._now, self.targets
+        targets.timer, now = None, self._now
         for candidate in self._waiting:
-            if candidate.until <= now and candidate.owner is self and targets is not None:
+            if candidate.until <= now and candidate.owner is self:
                 index, reason = candidate.target_index, candidate.limiter.state.waiting_for(candidate, now)
                 late = timeout_error(Clock.QUEUE, targets.longest_wait(index), f"waiting for {reason}")
                 targets.fail(index, late)
                 self._leave(now, [each for each in self._waiting if each.target_index == index])
                 if not self._waiting:
                     self._go_on(now)
-        self._set_timer()
+        self._set_timer(targets)
 
     def _forget(self, candidate: Candidate) -> None:
         """The call waits no longer in this queue."""
         candidate.owner = None
         if self.targets is not None and not self._waiting:
-            self.targets.route.leave(self)
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self.targets.leave(self)
 
     def _leave(self, now: float, candidates: Iterable[Candidate]) -> None:
         """Leave the queues in which these candidates wait."""
@@ -326,14 +315,11 @@ class Admission(WaitingCall):
             self._forget(candidate)
             candidate.limiter.cancel(candidate, now)
 
-    def _end_hold(self, now: float) -> None:
+    def _end_hold(self, targets: Targets, now: float) -> None:
         """Wait no longer for a target to be used again. May be called again."""
-        if self._group is not None and self.targets is not None:
-            self.targets.route.end_hold(self, self._group)
-            self._group = None
-            self._held_seconds += now - self._held_at
-            if self._entered > NEVER:
-                self._entered += now - self._held_at
+        held = targets.end_hold(self, now)
+        if self._entered > NEVER:
+            self._entered += held
 
     def _begin_to_wait(self, now: float) -> None:
         if self._started == NEVER:
@@ -430,7 +416,7 @@ class Admission(WaitingCall):
         if self._call is None or targets is None:
             return
         now = self._now
-        self._end_hold(now)
+        self._end_hold(targets, now)
         if self._call.has_attempts_left:
             targets.ask_returned(now)
         choice, _ = targets.choose(now)
@@ -574,8 +560,9 @@ class Admission(WaitingCall):
         if self._hedging is not None:
             self._hedging.disarm()
             self._end_rival(now)
+        if targets is not None:
+            self._end_hold(targets, now)
         self._left(self._queued, now)
-        self._end_hold(now)
         if targets is not None:
             self._leave(now, self._waiting)
         error = None if outcome is None else outcome.error

@@ -16,6 +16,7 @@ from ...providers.model.options import Priority, Timeouts
 from ...providers.model.provider_error import ABORTED_CODE, ErrorCategory, ProviderError
 from ...providers.model.request import Request, prefix_cache_of, with_prefix_cache
 from ...providers.model.request_rules import REQUEST
+from ...transport.timers import Timer
 from ..call.call import TargetRequest
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
@@ -89,18 +90,25 @@ class Targets:
     route: what chooses among them.
     request: as the program made it.
     candidates: where the call may wait: at most one for each key of each target.
+    timer: ends its wait at a target that has a time of its own for that.
+    group: of the calls that wait for the same targets to be used again; None: it does not wait for that.
+    held_seconds: for which it has waited for that.
     """
 
     __slots__ = (
         "_control",
         "_error",
+        "_held_at",
         "_input_tokens",
         "_make_request",
         "_model",
         "_standings",
         "candidates",
+        "group",
+        "held_seconds",
         "request",
         "route",
+        "timer",
     )
 
     def __init__(
@@ -120,6 +128,9 @@ class Targets:
         self._input_tokens = -1.0  # unknown until the request was checked
         self._standings = bytes(len(route.targets))  # one `Standing` each: smaller than a list
         self._error: ProviderError | None = None  # that decides about a retry, since the last pause
+        self.timer: Timer | None = None
+        self.group: Group | None = None
+        self._held_at = self.held_seconds = 0.0
 
     # --- how each one stands ---
 
@@ -150,9 +161,26 @@ class Targets:
         """Return whether the call could be sent to a target now."""
         return _has_room(candidate, now) and self.route.state.is_healthy(candidate.target_index, now)
 
-    def hold(self, call: WaitingCall) -> Group:
+    def hold(self, call: WaitingCall, now: float) -> None:
         """Let the call wait until a target is used again."""
-        return self.route.hold(call, PRIORITIES[self.request.priority], self.excluded())
+        self._held_at = now
+        self.group = self.route.hold(call, PRIORITIES[self.request.priority], self.excluded())
+
+    def end_hold(self, call: WaitingCall, now: float) -> float:
+        """Wait no longer for a target to be used again. Returns the seconds of that wait. May be called again."""
+        if self.group is None:
+            return 0.0
+        self.route.end_hold(call, self.group)
+        self.group, seconds = None, now - self._held_at
+        self.held_seconds += seconds
+        return seconds
+
+    def leave(self, call: WaitingCall) -> None:
+        """The call waits in no queue."""
+        self.route.leave(call)
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def may_leave(self, error: ProviderError) -> bool:
         """Return whether the call may go to another target after a failure that was no refusal by a limit."""
