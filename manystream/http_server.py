@@ -708,7 +708,7 @@ class WebSocket(abc.ABC):
         except FrameError as error:
             messages, failure = error.messages, error
         for opcode, payload in messages:
-            if not connection.is_open:
+            if self._is_closed or not connection.is_open:
                 return
             if opcode == CLOSE:
                 self._closed(payload)

@@ -53,7 +53,8 @@ DIALECT: Final = DIALECTS[RESPONSES]
 GOING_AWAY, POLICY = 1001, 1008
 MOST_ACTIVE = 16
 """The turns of a WebSocket that are answered at a time, as at OpenAI: one of each stream."""
-MOST_WAITING = 64
+MOST_WAITING, WAITING_BYTES = 64, 16 * 1024 * 1024
+"""The turns of a WebSocket that may wait, and their bytes."""
 KEPT_BYTES = 256 * 1024 * 1024
 """Bytes of the conversations of all WebSockets that are kept."""
 
@@ -349,7 +350,7 @@ class ResponsesSocket(WebSocket):
             self.refuse(400, *fault)
         elif kind == "response.steer":
             self._steer(members)
-        elif len(sizes) >= MOST_WAITING or sum(sizes) + len(data) > BODY_LIMIT:
+        elif len(sizes) >= MOST_WAITING or sum(sizes) > WAITING_BYTES:
             self.close(POLICY, "too many turns wait: send one when another has ended")
         else:
             name = stream if isinstance(stream, str) else None
@@ -458,10 +459,10 @@ def _as_post(request: HTTPRequest) -> HTTPRequest:
 
 def _body(members: JSONObject, chain: Chain | None) -> bytes:
     """Return the body of a turn. chain: the conversation, in place of the input; None to send the turn as it is."""
-    body = {name: value for name, value in members.items() if name not in _NOT_SENT} | {"stream": True}
+    left_out = _NOT_SENT if chain is None else _NOT_SENT | {"input", "previous_response_id"}
+    body = {name: value for name, value in members.items() if name not in left_out} | {"stream": True}
     if chain is None:
         return dumps(body)
-    body = {name: value for name, value in body.items() if name not in ("input", "previous_response_id")}
     if chain.base is not None:
         body["previous_response_id"] = chain.base
     whole = b'%b,"input":[%b]}' % (dumps(body)[:-1], b",".join(chain.items))

@@ -34,7 +34,7 @@ from .replay import Replay
 from .replica import Replica, ReplicaState
 from .scenario import Scenario, write_scenario
 from .store import AnswerStore, StoredAnswer
-from .websocket import Turn
+from .websocket import Turn, error_frame
 from .wire import CREATED, StoringWire, Wire
 
 OPENAI = OpenAIChatWire()
@@ -459,8 +459,8 @@ class Service:
     def _refused(self, wire: Wire, failure: APIError, request: HTTPRequest, *, delay: float = 0.0) -> Program:
         self.statistics.refused += 1
         if isinstance(request, Turn):
-            own = dict([*wire.error_headers(failure), *failure.headers])
-            return Program([request.refusal(failure, own)], delay=delay, counted=False)
+            frame = error_frame(failure, request.stream, [*wire.error_headers(failure), *failure.headers])
+            return Program([frame], delay=delay, counted=False)
         headers = [*wire.headers(None, "simulator"), *wire.error_headers(failure), *failure.headers]
         return complete(failure.status, headers, wire.error_body(failure), delay=delay, keep=request.keep_alive)
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ..http_server import HTTPRequest, WebSocket, text_frame
+from ..http_server import Headers, HTTPRequest, WebSocket, text_frame
 from .json_text import JSON, JSONObject, dumps, loads_object, string
 from .knobs import HEADER, Knobs, combine
 from .openai_chat import error_object
@@ -65,17 +64,13 @@ class Turn(HTTPRequest):
             data = data[:-1] + b',"stream_id":' + dumps(self.stream) + b"}"
         return text_frame(data)
 
-    def refusal(self, failure: APIError, headers: Mapping[str, str]) -> bytes:
-        """The frame of an error."""
-        return text_frame(dumps(error_event(failure, self.stream, headers)))
 
-
-def error_event(failure: APIError, stream: str | None, headers: Mapping[str, str] | None = None) -> JSONObject:
-    """The event of an error. headers: those of the response over HTTP."""
+def error_frame(failure: APIError, stream: str | None, headers: Headers = ()) -> bytes:
+    """The frame of an error. headers: those of the response over HTTP."""
     error = error_object(failure)
     if headers:
         error["headers"] = dict(headers)
-    return named({"type": "error", "status": failure.status, "error": error}, stream)
+    return text_frame(dumps(named({"type": "error", "status": failure.status, "error": error}, stream)))
 
 
 def named(event: JSONObject, stream: str | None) -> JSONObject:
@@ -177,7 +172,7 @@ class ResponsesSocket(WebSocket):
         self._program = self._line.program
 
     def _refuse(self, failure: APIError, stream: str | None = None) -> None:
-        self.send(dumps(error_event(failure, stream)))
+        self.connection.write(error_frame(failure, stream))
 
     # --- steering ---
 
