@@ -50,6 +50,9 @@ PLOTS = {
     "median delay": Plot(STREAMS, "median delivery (ms)", "xy"),
     "cost per event": Plot(STREAMS, "CPU per event (µs)", "x"),
     "memory": Plot(STREAMS, "resident memory (MiB)"),
+    "cost of a common beginning": Plot(
+        "calls that start together", "US dollars for a beginning of 20,000 tokens", "xy"
+    ),
     "time to serialise": Plot("messages in the request", "CPU per request (µs)"),
 }
 """Beginning of a plot's name → how it is drawn."""
@@ -69,6 +72,9 @@ COLOURS = {
     "gemini-interactions": "#0b7285",
     "received by the server": "#2f9e44",
     "refused by the server": "#d6336c",
+    "all at once": "#868e96",
+    "Traffic(warm=False)": "#1c7ed6",
+    "Traffic()": "#d6336c",
     "level, reported limit": "#1c7ed6",
     "level, learned limit": "#e67700",
 }

@@ -39,7 +39,7 @@ COLD, WARM, BODY = 3.0, 0.6, 8.0
 RULES = "These are the rules of the house, and each agent keeps them. " * 260
 """The beginning of all prompts: about 4,000 tokens."""
 
-PLOT = "the cost of a prompt's beginning"
+PLOT = "cost of a common beginning"
 PRICE, TOKENS = 3e-6, 20_000
 """The plot is for a beginning of so many tokens, at so many dollars a token."""
 
