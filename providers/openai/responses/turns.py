@@ -7,6 +7,7 @@ other member of the body has the same bytes, and the answer's items are those th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -86,7 +87,7 @@ class ResponsesTurn:
 
     def __init__(self, messages: Sequence[Message], body: JSONObject, write: Write[WriterState], chain: object) -> None:
         """Write what is new. body: the members, without the input. chain: what the server knows; None: nothing."""
-        self._shape = serialised(body)
+        self._shape = kept_once(serialised(body))
         self._sent = len(messages)
         self._is_cut = bool(messages) and messages[-1].role is ASSISTANT  # its calls and those after are one run
         self._chain = chain if isinstance(chain, Chain) else None
@@ -102,7 +103,6 @@ class ResponsesTurn:
         known, count = len(chain.snapshot), len(chain.items)
         if chain.shape != self._shape:
             return OPTIONS
-        self._shape = chain.shape  # equal bytes are kept once
         if len(messages) <= known or not chain.snapshot.matches(messages[:known]):
             return MESSAGES
         validate_messages(messages[known:], known)
@@ -184,6 +184,12 @@ def turn_error(text: bytes) -> TurnError | None:
     given = {**mapping(value, "headers"), **mapping(error, "headers")}
     headers = {name.lower(): text for name, text in given.items() if type(text) is str}
     return TurnError(next(filter(None, found), 0), headers, string(error, "code") or string(value, "code") or "")
+
+
+@functools.lru_cache(maxsize=16)
+def kept_once(shape: bytes) -> bytes:
+    """Return equal bytes as one object for all conversations, without the unused end of the serializer's buffer."""
+    return b"".join((shape, b""))
 
 
 def mark(item: Mapping[str, JSON]) -> Mark:
