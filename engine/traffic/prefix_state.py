@@ -12,8 +12,8 @@ probes. A probe that misses costs one write. Each of them is a call that had to 
    the machine that wrote it.
 3. A read lets `GROWTH` more go. If several reads, and nearly all of the latest probes, have read, all go. A probe
    that has not answered in the time of the slowest read counts as a miss: a miss takes as long as the prompt.
-4. A miss has written the prefix on another machine. `SETTLED` seconds after its first event two more probes go, and
-   each read lets only one follow, until the machines have it.
+4. A miss has written the prefix on another machine. `SETTLED` seconds after its first event two to five more probes
+   go, and each read lets only one or two follow, until the machines have it.
 5. A server whose usage comes at the end of the answer proves nothing in time. There all calls go a lag after the
    writer's first content, and what the answers report at their ends changes the next prefix.
 
@@ -37,7 +37,7 @@ SETTLED = 0.6
 """Seconds after the first event of a call that missed, at which the next probes go."""
 
 EARLY = (0.6, 1.2)
-"""Seconds after the writer's first event at which a probe of `MANY` calls goes, to learn a shorter lag."""
+"""Seconds after the writer's first event at which one to three probes of `MANY` calls go, to learn a shorter lag."""
 
 MANY = 200
 GROWTH = 4
@@ -249,7 +249,7 @@ class PrefixState(Generic[CallT]):
             count = len(self.waiting)
             self._plan = [(now, max(1, min(6, count // 170)))] if count >= 4 else []
             if count >= MANY:
-                self._plan += [(now + seconds, 1) for seconds in EARLY]
+                self._plan += [(now + seconds, max(1, min(3, count // 300))) for seconds in EARLY]
             self._plan.append((now + SURE, -1))
         else:
             self._plan = [(now + lag, -1)]
@@ -261,7 +261,7 @@ class PrefixState(Generic[CallT]):
         if not probe.has_read:
             self._missed_after = max(self._missed_after, probe.at - self._written_at)
             if now - self._written_at > SURE:
-                self._plan.append((now + SETTLED, 2))
+                self._plan.append((now + SETTLED, max(2, min(5, self._count // 200))))
             self._learn()
             return
         self._hits += 1
@@ -269,7 +269,7 @@ class PrefixState(Generic[CallT]):
             self._latest = deque((each for each in self._latest if each.at >= probe.at), self._latest.maxlen)
         self._warm_seconds = max(self._warm_seconds, now - probe.at)
         reads, looked_at = self._score(now)
-        self._allowed += GROWTH if reads >= PROVEN * looked_at else 1
+        self._allowed += GROWTH if reads >= PROVEN * looked_at else max(1, min(2, self._count // 400))
         self._learn()
 
     def _missed(self, now: float, has_written: bool | None) -> None:
