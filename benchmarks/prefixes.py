@@ -15,8 +15,8 @@ import argparse
 import socket
 import statistics
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, field, replace
-from typing import TypeVar
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -25,7 +25,8 @@ import manystream as ms
 from manystream.http_server import RequestReader
 from manystream.simulator.knobs import Knobs
 from manystream.simulator.program import Ending, Program
-from manystream.simulator.prompt_caches import CacheCounts, CacheModel
+from manystream.simulator.prompt import Prompt
+from manystream.simulator.prompt_caches import CacheCounts, CacheModel, PromptCaches
 from manystream.simulator.service import Service, ServiceSettings
 
 from .answers import Answer, Series
@@ -38,6 +39,17 @@ COLD, WARM, BODY = 3.0, 0.6, 8.0
 
 RULES = "These are the rules of the house, and each agent keeps them. " * 260
 """The beginning of all prompts: about 4,000 tokens."""
+
+MARKED: dict[str, Any] = {"type": "text", "text": f"0 {RULES}", "cache_control": {"type": "ephemeral"}}
+PREFIX_TOKENS = (
+    PromptCaches(CacheModel())
+    .look("anthropic", "", Prompt(model=MODEL, body={"system": [MARKED], "messages": []}), 0.0)
+    .counts.written
+)
+"""The tokens of the beginning, as the simulator counts them."""
+
+NOISE = 0.1
+"""Seconds by which ends differ if the random first tokens meet other calls."""
 
 PLOT = "cost of a common beginning"
 PRICE, TOKENS = 3e-6, 20_000
@@ -120,11 +132,8 @@ class ModelledServer:
     def counts(self) -> CacheCounts:
         """The account of all models."""
         assert self.service.caches is not None
-        total = CacheCounts()
-        for counts in self.service.caches.counts.values():
-            for name, value in asdict(counts).items():
-                setattr(total, name, getattr(total, name) + value)
-        return total
+        rows = [astuple(counts) for counts in self.service.caches.counts.values()]
+        return CacheCounts(*map(sum, zip(*rows, strict=True)))
 
     async def dial(self, host: str, port: int) -> socket.socket:
         """A socket of the engine; the server has the other end."""
@@ -214,20 +223,6 @@ def beginnings(counts: CacheCounts, before: CacheCounts) -> float:
     return (counts.cost - before.cost - own) / PREFIX_TOKENS
 
 
-async def _prefix_tokens() -> int:
-    async with trio.open_nursery() as nursery:
-        server = ModelledServer(nursery, ServiceSettings(caches=CacheModel()))
-        async with ms.open_engine([ms.Anthropic("key", base_url="http://modelled.test")], dial=server.dial) as engine:
-            await fan_out(engine, 1, f"0 {RULES}")
-        nursery.cancel_scope.cancel()
-        return server.counts.written
-    raise AssertionError
-
-
-PREFIX_TOKENS = simulated(_prefix_tokens)
-"""The tokens of the beginning, as the simulator counts them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bound:
     """One bound: what was measured, its figure, and the largest figure that meets it."""
@@ -258,7 +253,7 @@ def check(name: str, case: Row) -> tuple[str, list[Bound]]:
         bounds.insert(0, Bound(f"{name}: cost ÷ least", on[0].cost / case.least, case.within))
     bounds.append(Bound(f"{name}: cost ÷ without warm", on[0].cost / off[0].cost, 1.0))
     for later, usual in zip(on[1:], off[1:], strict=True):
-        bounds.append(Bound(f"{name}: seconds later, next beginning", later.end - usual.end, 0.0))
+        bounds.append(Bound(f"{name}: seconds later, next beginning", later.end - usual.end, NOISE))
     return f"{name:20} {case.least:7.1f} | {at_once[0]} | {off[0]} | {on[0]}", bounds
 
 
