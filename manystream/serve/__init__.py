@@ -5,8 +5,9 @@ routes, budgets, retries and recordings. Nothing is translated: a request goes o
 its body as it is but for the model's name and what a slot adds, and the answer's bytes go back as they came.
 
 `gateway` has the server and its slots. `forwarding` is one request: it holds the bytes of an attempt until the engine
-makes no other one, and then sends them as they come. While a client does not read, its call is paused. `dialects` knows
-the paths, keys and errors of the dialects, `bodies` changes a body, and `trace` keeps the calls of a slot.
+makes no other one, and then sends them as they come. While a client does not read, its call is paused.
+`websocket` makes each turn of a client's WebSocket such a request. `dialects` knows the paths, keys and errors of the
+dialects, `bodies` changes a body, and `trace` keeps the calls of a slot.
 
 Known to be ugly: the dialect writes the head of a forwarded request from a placeholder, whose body is then replaced
 (`engine/request/forwarded.py`).

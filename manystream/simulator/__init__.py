@@ -1,6 +1,7 @@
 """A server on loopback that speaks all five dialects, for tests, demos and measurements without a provider.
 
-It shares no code with the library's transport or providers: an error in those would otherwise hide itself here.
+It shares no code with the library's transport or providers, but for the frames of a WebSocket: an error in those would
+otherwise hide itself here.
 `knobs` defines what a request can ask of it. `scenario` decides what an answer holds. The modules named after
 dialects write it in their wire format. `server` sends it at the right time.
 """

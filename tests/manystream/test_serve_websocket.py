@@ -488,6 +488,8 @@ HOSTILE: list[tuple[str, bytes, int]] = [
     ("a code that may not be sent", encode_frame(encode_close(1005), CLOSE, masked=True), 1002),
     ("a farewell", encode_frame(encode_close(1000, "bye"), CLOSE, masked=True), 1000),
     ("65 turns", b"".join(create(stream_id="s") for _ in range(66)), 1008),
+    ("and more", b"".join(create(stream_id="s") for _ in range(66)) + encode_frame(b"{}", masked=True) * 99, 1008),
+    ("a turn after a farewell", encode_frame(encode_close(1000), CLOSE, masked=True) + create(), 1000),
 ]  # fmt: skip
 
 
