@@ -192,7 +192,10 @@ class Dispatcher:
         targets = Targets(route, request, make_request, self, model)
         planned = targets.plan(self._runtime.loop.clock())
         spending = None if self._budgets is None else Spending(self._budgets)
-        return Admission(planned, spending, targets), targets.request_at(planned)
+        first = targets.request_at(planned)
+        if self.caches is None:
+            return Admission(planned, spending, targets), first
+        return self.caches.on_a_route(planned, spending, request, first, targets)
 
     def preparer(self, token: ResumeToken, own: Preparer) -> Preparer:
         """What prepares requests with the key that made an answer. own: the engine's, for providers with one key.

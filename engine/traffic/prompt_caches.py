@@ -6,6 +6,7 @@ A call waits for a prefix before it enters a queue: it holds no place, and its t
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,8 +36,8 @@ from .budgets.price import Price, ask_price
 from .options import CacheStatistics, Warm
 from .prefix_state import OPEN, CacheFacts, PrefixState
 from .queue.pump import Notification, Pump
-from .routing.router import Access
-from .targets import MakeRequest
+from .routing.router import Access, Router
+from .targets import MakeRequest, Targets
 
 logger: NoteLogger = NoteLogger("manystream.traffic")
 
@@ -119,17 +120,48 @@ class PromptCaches:
         self.price: Price | None = price
         self.runtime: Runtime = runtime
         self._models: dict[tuple[str, str], ModelCache] = {}
+        self._homes: dict[tuple[Router, bytes], tuple[tuple[int, int], ...]] = {}  # targets and keys of prefixes
         self._recent: list[tuple[bytes, bytes, bytes]] = []  # tools, rest, digest
 
+    def on_a_route(
+        self, planned: Candidate, spending: Spending | None, request: Request, first: TargetRequest, targets: Targets
+    ) -> tuple[Admission, TargetRequest]:
+        """Return the same of a call on a route, or to one of several keys, and its request for the first target.
+
+        A call without a session goes where the prefix of its prompt was sent before, if there is room.
+        """
+        prefixes = [] if request.session is not None else self._prefixes(first.prepared.body)
+        if prefixes:
+            place = targets.route, self._digest(first.prepared.body, prefixes[0])
+            now = self.runtime.loop.clock()
+            for home in self._homes.get(place, ()):
+                candidate = targets.candidate_at(*home)
+                if targets.has_room(candidate, now):
+                    with contextlib.suppress(InvalidRequestError):
+                        first, planned = targets.request_at(candidate), candidate
+                        break
+            homes = self._homes.pop(place, ())
+            here = planned.target_index, planned.key
+            self._homes[place] = homes if here in homes else (*homes, here)
+            if len(self._homes) > MOST_PREFIXES:
+                del self._homes[next(iter(self._homes))]
+        access = targets.route.targets[planned.target_index].accesses[planned.key]
+        return self.admission(planned, spending, request, first.prepared, access, targets), first
+
     def admission(
-        self, candidate: Candidate, spending: Spending | None, request: Request, prepared: Prepared, access: Access
+        self,
+        candidate: Candidate,
+        spending: Spending | None,
+        request: Request,
+        prepared: Prepared,
+        access: Access,
+        targets: Targets | None = None,
     ) -> Admission:
         """Return the admission control of a call, which waits for a prefix of its prompt if there is one."""
-        body, unmarked = prepared.body, self.options.unmarked
-        has_marks = b'"cache_control":{' in body or b'"prompt_cache_breakpoint":{' in body
-        prefixes = wire_prefixes(body, unmarked=unmarked) if has_marks or unmarked else []
+        body = prepared.body
+        prefixes = self._prefixes(body)
         if not prefixes:
-            return Admission(candidate, spending)
+            return Admission(candidate, spending, targets)
         key = access.name
         model = self._models.get((key, prepared.model))
         if model is None:
@@ -145,9 +177,16 @@ class PromptCaches:
         may_wait = request.priority != Priority.INTERACTIVE.value
         streamed = None
         is_plain = prepared.forwarder is None and prepared.durable is None and not prepared.asked
-        if is_plain and not prepared.stream and request.max_output_tokens != 0:
+        if is_plain and targets is None and not prepared.stream and request.max_output_tokens != 0:
             streamed = partial(self.make_streamed, request, access.preparer)
-        return CachedAdmission(candidate, spending, self, model, prepared, lines, prefixes[-1], may_wait, streamed)
+        cached = CachedAdmission(candidate, spending, self, model, prepared, lines, prefixes[-1], may_wait, streamed)
+        cached.targets = targets
+        return cached
+
+    def _prefixes(self, body: bytes) -> list[WirePrefix]:
+        unmarked = self.options.unmarked
+        has_marks = b'"cache_control":{' in body or b'"prompt_cache_breakpoint":{' in body
+        return wire_prefixes(body, unmarked=unmarked) if has_marks or unmarked else []
 
     def _digest(self, body: bytes, prefix: WirePrefix) -> bytes:
         (tools, tools_end), (rest, end) = prefix.tools, prefix.rest
@@ -204,8 +243,8 @@ class CachedAdmission(Admission):
     """Admission control of a call whose prompt has a prefix that its server may cache."""
 
     __slots__ = (
-        "_caches", "_deadline", "_is_heard", "_line", "_lines", "_longest", "_make_streamed", "_may_wait", "_model",
-        "_prepared", "_size", "_waited",
+        "_caches", "_deadline", "_home", "_is_heard", "_line", "_lines", "_longest", "_make_streamed", "_may_wait",
+        "_model", "_prepared", "_size", "_waited",
     )  # fmt: skip
 
     def __init__(
@@ -226,6 +265,7 @@ class CachedAdmission(Admission):
         """
         super().__init__(candidate, spending)
         self._caches = caches
+        self._home = candidate.limiter
         self._model = model
         self._prepared = prepared
         self._size = len(prepared.body)
@@ -292,6 +332,9 @@ class CachedAdmission(Admission):
 
     def _begin(self, candidate: Candidate, now: float) -> None:
         self._is_heard = False
+        if candidate.limiter is not self._home:  # another cache
+            self._leave_lines()
+            self._lines = []
         for line, _ in self._lines:
             line.state.sent(self, now)
         super()._begin(candidate, now)

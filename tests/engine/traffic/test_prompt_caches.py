@@ -204,3 +204,24 @@ async def test_marks_are_set_where_the_server_takes_them(autojump_clock: MockClo
         assert second.cache is not None
         assert (first.cache.written or 0) > 1024
         assert second.cache.read == first.cache.written
+
+
+@pytest.mark.parametrize("balance", ["keys", "order", "weighted", "fastest"])
+async def test_a_call_goes_where_its_prefix_is_readable(balance: str, autojump_clock: MockClock) -> None:
+    """Each key has caches of its own at a provider, and so has each of the targets here."""
+    async with trio.open_nursery() as nursery:
+        server = ModelledServer(nursery, ServiceSettings(knobs=Knobs(events=2), journal=0, caches=CACHES))
+        one, two = [ms.Anthropic(f"key-{name}", name=name, base_url="http://modelled.test") for name in ("one", "two")]
+        keyed = ms.Anthropic(["key-one", "key-two"], base_url="http://modelled.test")
+        targets = ["one/claude-sonnet-4-5", "two/claude-sonnet-4-5"]
+        routes = [] if balance == "keys" else [ms.Route("fast", targets, balance=balance)]  # type: ignore[arg-type]
+        model = "claude-sonnet-4-5" if balance == "keys" else "fast"
+        providers = [keyed] if balance == "keys" else [one, two]
+        async with ms.open_engine(providers, dial=server.dial, traffic=ms.Traffic(routes=routes)) as engine:
+            for rules in ("First " + RULES, "Second " + RULES):
+                before = server.counts.reads
+                calls = [engine.start_stream(request(f"{number}", rules, model)) for number in range(8)]
+                done = [await call.wait() for call in calls]
+                assert all(each.success for each in done), done[0].error
+                assert server.counts.reads - before >= 6
+        nursery.cancel_scope.cancel()
