@@ -18,6 +18,7 @@ The parser departs from the standard in three ways that servers make necessary:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 ServerSentEvent: TypeAlias = tuple[str, bytes]
@@ -46,50 +47,33 @@ class SSEOverflowError(ValueError):
     """One event is larger than the cap. Do not call the parser's `feed` again."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SSEParser:
-    """An incremental parser for one stream.
+    """An incremental parser for one stream."""
 
-    max_event_bytes: the maximum number of buffered bytes of one incomplete event. Beyond it `feed` raises
-        `SSEOverflowError`, except in a call that completes other events: that call returns them.
-    at_boundary: no byte is buffered, and the next byte begins an event.
-    """
-
-    __slots__ = (
-        "_bare",
-        "_bare_bytes",
-        "_bare_is_first",
-        "_data",
-        "_data_bytes",
-        "_event",
-        "_fragments",
-        "_limit",
-        "_name",
-        "_opening",
-        "_pending",
-        "_prefix",
-        "_swallow",
-        "at_boundary",
-    )
-
-    def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
-        self._limit = max_event_bytes
-        # The current event's data: one item per chunk, its data lines joined. None if empty, as for the other lists:
-        # between two events, thousands of parsers hold nothing.
-        self._data: list[bytes] | None = None
-        self._data_bytes = 0  # the size of `_data`, counting one line end per item
-        self._event = b""  # the current event's name
-        self._fragments: list[bytes] | None = None  # the beginning of an incomplete line
-        self._pending = 0  # the size of `_fragments` and `_data`
-        # The bytes before the latest event's data, and that event's name: most events have the name of the previous
-        # one. Each parser has its own copy, so that one stream cannot slow down another.
-        self._opening = _DATA
-        self._name = ""
-        self._prefix: bytes | None = b""  # the stream's first bytes while they may be part of a BOM; then None
-        self.at_boundary: bool = False
-        self._swallow = False  # the last chunk ended in CR: an LF at the start of the next one belongs to it
-        self._bare: list[bytes] | None = None  # adjacent lines that are no field, until a blank line or a field
-        self._bare_bytes = 0  # their size, counting their line ends
-        self._bare_is_first = False  # they began before the event's data
+    # the maximum number of buffered bytes of one incomplete event. Beyond it `feed` raises `SSEOverflowError`, except
+    # in a call that completes other events: that call returns them.
+    max_event_bytes: int = MAX_EVENT_BYTES
+    # The current event's data: one item per chunk, its data lines joined. None if empty, as for the other lists:
+    # between two events, thousands of parsers hold nothing.
+    _data: list[bytes] | None = field(default=None, init=False)
+    _data_bytes: int = field(default=0, init=False)  # the size of `_data`, counting one line end per item
+    _event: bytes = field(default=b"", init=False)  # the current event's name
+    _fragments: list[bytes] | None = field(default=None, init=False)  # the beginning of an incomplete line
+    _pending: int = field(default=0, init=False)  # the size of `_fragments` and `_data`
+    # The bytes before the latest event's data, and that event's name: most events have the name of the previous
+    # one. Each parser has its own copy, so that one stream cannot slow down another.
+    _opening: bytes = field(default=_DATA, init=False)
+    _name: str = field(default="", init=False)
+    # the stream's first bytes while they may be part of a BOM; then None
+    _prefix: bytes | None = field(default=b"", init=False)
+    at_boundary: bool = field(default=False, init=False)  # no byte is buffered, and the next byte begins an event
+    # the last chunk ended in CR: an LF at the start of the next one belongs to it
+    _swallow: bool = field(default=False, init=False)
+    # adjacent lines that are no field, until a blank line or a field
+    _bare: list[bytes] | None = field(default=None, init=False)
+    _bare_bytes: int = field(default=0, init=False)  # their size, counting their line ends
+    _bare_is_first: bool = field(default=False, init=False)  # they began before the event's data
 
     @property
     def pending(self) -> int:
@@ -170,8 +154,8 @@ class SSEParser:
                 self._fragments = []
             self._fragments.append(rest)
             self._pending += len(rest)
-        if self._pending > self._limit and not events:
-            raise SSEOverflowError(f"one event is larger than {self._limit} bytes")
+        if self._pending > self.max_event_bytes and not events:
+            raise SSEOverflowError(f"one event is larger than {self.max_event_bytes} bytes")
         open = rest or self._data or self._event or self._swallow or self._bare
         self.at_boundary = not open and self._prefix is None
         return events

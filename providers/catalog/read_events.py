@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, dumps, loads, string
 from ..model.provider_error import malformed, truncated
@@ -14,6 +15,7 @@ ENTRY_BYTES, ID_BYTES = 40, 160
 """The memory of one event that is remembered: a number and its place in a list; and of its id, if it has one."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ReadEvents:
     """The events of one answer that were read, over all of its connections.
 
@@ -23,35 +25,32 @@ class ReadEvents:
     Positions that are numbers count the events: none is left out, and all events have one. Those that are ids have no
     order, and some events may have none. So the events are remembered: an event without a position was read if it is
     the one that followed then, and an event with a known position must be the one that had it.
-
-    answer_id: the answer's id, once an event or a body has named it.
-    after: the position of the last event that has one; None before the first.
-    is_found: a read has found the answer.
-    advanced: a new event was read since this was set to False.
-    is_report: the latest event is an error report of the server, which says nothing of the state of the answer.
-    size: the bytes of the events that were read.
     """
 
-    __slots__ = (
-        "_asked_for", "_entries", "_expected", "_first", "_index", "_items", "_next", "_stored",
-        "advanced", "after", "answer_id", "is_found", "is_report", "size",
-    )  # fmt: skip
+    _stored: StoredAnswers
+    answer_id: str | None = None  # the answer's id, once an event or a body has named it
+    # the hash of each event; 0 for one that may be another when it comes again
+    _entries: list[int] = field(default_factory=list[int], init=False)
+    _first: int = field(default=0, init=False)  # the number of the event of the first entry
+    # place in the answer → the id of the item there; "" if its events differ
+    _items: dict[int, str] = field(default_factory=dict[int, str], init=False)
+    # id → the index of the entry after its event
+    _index: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    # the index of the event that follows the last one with an id, and what was read after it
+    _next: int = field(default=0, init=False)
+    _expected: int = field(default=0, init=False)  # the index of the event that follows the latest one
+    # the id in the latest request; None for the one that creates the answer
+    _asked_for: str | None = field(init=False)
+    # the position of the last event that has one; None before the first
+    after: int | str | None = field(default=None, init=False)
+    is_found: bool = field(default=False, init=False)  # a read has found the answer
+    advanced: bool = field(default=False, init=False)  # a new event was read since this was set to False
+    # the latest event is an error report of the server, which says nothing of the state of the answer
+    is_report: bool = field(default=False, init=False)
+    size: int = field(default=0, init=False)  # the bytes of the events that were read
 
-    def __init__(self, stored: StoredAnswers, answer_id: str | None = None) -> None:
-        self._stored = stored
-        self._entries: list[int] = []  # the hash of each event; 0 for one that may be another when it comes again
-        self._first = 0  # the number of the event of the first entry
-        self._items: dict[int, str] = {}  # place in the answer → the id of the item there; "" if its events differ
-        self._index: dict[str, int] = {}  # id → the index of the entry after its event
-        self._next = 0  # the index of the event that follows the last one with an id, and what was read after it
-        self._expected = 0  # the index of the event that follows the latest one
-        self._asked_for = answer_id  # the id in the latest request; None for the one that creates the answer
-        self.answer_id: str | None = answer_id
-        self.after: int | str | None = None
-        self.is_found: bool = False
-        self.advanced: bool = False
-        self.is_report: bool = False
-        self.size: int = 0
+    def __post_init__(self) -> None:
+        self._asked_for = self.answer_id
 
     @property
     def kept_bytes(self) -> int:

@@ -162,7 +162,7 @@ class GenerateAnswer:
         if choice is None:
             count = self.answer.count
             count.check_choices(len(self._choices) + 1)
-            choice = self._choices[index] = Choice(Accumulator(count=count))
+            choice = self._choices[index] = Choice(Accumulator(count.limits, count))
             self.answer.add_choice(index, choice.answer)
         return choice
 

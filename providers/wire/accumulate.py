@@ -9,7 +9,7 @@ Pieces are appended and joined once: nothing here is quadratic.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
 from ..json.json_values import CONTAINER_ENDS, JSON, JSONObject, same_text, without_repetition
@@ -241,64 +241,35 @@ class Placed:
 InProgress: TypeAlias = TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Accumulator(AnswerCount):
     """One answer under construction. A block gets its index when it first appears, and keeps it.
 
     Thousands of answers are under construction at the same time, and most are plain text. So what few answers have is
     None before the first, and an answer counts its own parts (`AnswerCount`).
-
-    call_ids: the ids of its tool calls; None before the first, and if they need not be unique.
-    choices: the other choices of the answer, by index; None before the second one.
-    usage: the token counts; None before the first report.
-    tokens: the tokens with their ids and log probabilities; None before the first.
-    refusal_pieces: the texts of a refusal; None before the first.
-    refused_by: the provider that the refusal is sent back to.
-    warnings: as keys, in order; None before the first.
     """
 
-    __slots__ = (
-        "_counted_in",
-        "blocks",
-        "call_ids",
-        "choices",
-        "finish_reason",
-        "id",
-        "keep_ids",
-        "model",
-        "provider_data",
-        "raw_finish_reason",
-        "refusal_pieces",
-        "refused_by",
-        "tokens",
-        "usage",
-        "warnings",
-    )
-
-    def __init__(
-        self, limits: AnswerLimits = ANSWER_LIMITS, count: AnswerCount | None = None, *, keep_ids: bool = False
-    ) -> None:
-        """Make an empty answer.
-
-        limits: the limits on its parts, if `count` is not given.
-        count: a counter that several choices of one answer share.
-        keep_ids: let two calls have one id, because their results, outside this answer, have it as well.
-        """
-        super().__init__(limits)
-        self._counted_in = count  # None: in this object. To refer to itself would be a reference cycle.
-        self.blocks: list[InProgress] = []
-        self.keep_ids: bool = keep_ids
-        self.call_ids: TakenIds | None = None
-        self.model: str | None = None
-        self.id: str | None = None
-        self.finish_reason: FinishReason = UNKNOWN
-        self.raw_finish_reason: str | None = None
-        self.usage: Usage | None = None
-        self.tokens: AnswerTokens | None = None
-        self.choices: dict[int, Accumulator] | None = None
-        self.refusal_pieces: list[str] | None = None
-        self.refused_by: str = ""
-        self.warnings: dict[str, None] | None = None
-        self.provider_data: dict[str, JSON] = {}
+    limits: AnswerLimits = ANSWER_LIMITS  # the limits on its parts, if none are counted elsewhere
+    # A counter that several choices of one answer share. None: in this object, which must not refer to itself.
+    _counted_in: AnswerCount | None = None
+    _: KW_ONLY
+    keep_ids: bool = False  # two calls may have one id, because their results, outside this answer, have it as well
+    blocks: list[InProgress] = field(default_factory=lambda: [], init=False)
+    # the ids of its tool calls; None before the first, and if they need not be unique
+    call_ids: TakenIds | None = field(default=None, init=False)
+    model: str | None = field(default=None, init=False)
+    id: str | None = field(default=None, init=False)
+    finish_reason: FinishReason = field(default=UNKNOWN, init=False)
+    raw_finish_reason: str | None = field(default=None, init=False)
+    usage: Usage | None = field(default=None, init=False)  # the token counts; None before the first report
+    # the tokens with their ids and log probabilities; None before the first
+    tokens: AnswerTokens | None = field(default=None, init=False)
+    # the other choices of the answer, by index; None before the second one
+    choices: dict[int, Accumulator] | None = field(default=None, init=False)
+    refusal_pieces: list[str] | None = field(default=None, init=False)  # the texts of a refusal; None before the first
+    refused_by: str = field(default="", init=False)  # the provider that the refusal is sent back to
+    warnings: dict[str, None] | None = field(default=None, init=False)  # as keys, in order; None before the first
+    provider_data: dict[str, JSON] = field(default_factory=lambda: {}, init=False)
 
     @property
     def count(self) -> AnswerCount:

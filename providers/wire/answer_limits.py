@@ -6,7 +6,7 @@ Values and counting only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..model.provider_error import ProviderError, malformed
 
@@ -29,15 +29,13 @@ ANSWER_LIMITS = AnswerLimits()
 """The default limits, far above what models produce: OpenAI's `n` ends at 128, and answers rarely have 1,000 blocks."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnswerCount:
     """Counts the parts of one answer. Every method raises `ProviderError` if its limit is exceeded."""
 
-    __slots__ = ("_blocks", "_tool_calls", "limits")
-
-    def __init__(self, limits: AnswerLimits) -> None:
-        self.limits: AnswerLimits = limits
-        self._blocks = 0
-        self._tool_calls = 0
+    limits: AnswerLimits
+    _blocks: int = field(default=0, init=False)
+    _tool_calls: int = field(default=0, init=False)
 
     def add_block(self) -> None:
         """Count one content block, of any kind. Raises `ProviderError`."""

@@ -317,7 +317,7 @@ class ChatAnswer:
         if other is None:
             count = self.answer.count
             count.check_choices(len(self._others) + 2)  # with the answer's own
-            part = Accumulator(count=count)
+            part = Accumulator(count.limits, count)
             other = self._others[index] = ChatAnswer(part, self.provider, self._make_id, whole=self.whole)
             other.keeps_logprobs, other.asked = self.keeps_logprobs, self.asked
             self.answer.add_choice(index, part)
