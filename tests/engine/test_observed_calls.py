@@ -379,5 +379,5 @@ async def test_a_map_runs_a_thousand_calls_unless_it_is_told(door: str) -> None:
             engine.from_thread.map(requests, ordered=True))
         )  # fmt: skip
         assert [each._calls.room for each in maps] == [1000, 7, 1000]
-        assert [each._calls._ordered for each in maps] == [False, False, True]
+        assert [each._calls.ordered for each in maps] == [False, False, True]
         assert engine.statistics().started == 0
