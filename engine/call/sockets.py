@@ -10,11 +10,13 @@ A turn goes over HTTP where a socket cannot carry it, and no attempt is counted 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.catalog.dialect import TurnError
@@ -23,6 +25,7 @@ from ...providers.model.request import Request, prefix_cache_of
 from ...transport.errors import Phase, TransportError
 from ...transport.exchange import Exchange, FastReader, RawHeaders, WireHead
 from ...transport.http1 import Connection
+from ...transport.outgoing import Upload
 from ...transport.response_head import SWITCHING_PROTOCOLS
 from ...transport.timers import Timer
 from ...transport.url import Origin
@@ -83,6 +86,7 @@ OWN_OF_POST = frozenset({b"content-type", b"accept", b"accept-encoding"})
 EVENT_STREAM = (b"content-type", b"text/event-stream")
 
 
+@dataclass(slots=True)
 class Place:
     """What is known of one origin's WebSockets, and what was sent there.
 
@@ -94,15 +98,12 @@ class Place:
     over_http: reason → turns that were sent over HTTP.
     """
 
-    __slots__ = ("asks_at", "continued", "largest", "over_http", "rest", "whole")
-
-    def __init__(self) -> None:
-        self.asks_at: float = -math.inf
-        self.rest: float = 0.0
-        self.largest: float = math.inf
-        self.continued: int = 0
-        self.whole: Counter[str] = Counter()
-        self.over_http: Counter[str] = Counter()
+    asks_at: float = -math.inf
+    rest: float = 0.0
+    largest: float = math.inf
+    continued: int = 0
+    whole: Counter[str] = field(default_factory=Counter[str])
+    over_http: Counter[str] = field(default_factory=Counter[str])
 
 
 class ConversationSockets:
@@ -182,7 +183,11 @@ class ConversationSockets:
             self.place(key[1]).over_http["busy"] += 1
             turn.transport = "http"
             return False
-        socket = self._sockets[key] = ConversationSocket(self, self._runtime, key, attempt, turn, connection)
+        prepared, now, turn.transport = attempt.prepared, self._runtime.loop.now, WEBSOCKET
+        reader = FrameReader(prepared.shared.limits.max_event_bytes, masked=False)
+        socket = self._sockets[key] = ConversationSocket(
+            self, self._runtime, key, attempt, turn, connection, reader, prepared.secrets.key, now
+        )
         try:
             socket.shake_hands(attempt, label)
         except BaseException:
@@ -206,9 +211,12 @@ class ConversationSockets:
 
     def end_soon(self, conversation: Hashable) -> None:
         """End the sockets of a conversation. May be called on any thread, and while the loop runs."""
+        if not self._sockets:
+            return
         self._ended.append(conversation)
-        if threading.get_ident() == self._runtime.home.thread and self._sockets:
-            self._runtime.soon(self._end_all, lambda error: logger.error("closing sockets raised", exc_info=error))
+        if threading.get_ident() == self._runtime.home.thread:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended, and its sockets with it
+                self._runtime.soon(self._end_all, lambda error: logger.error("closing sockets raised", exc_info=error))
 
     def _end_all(self) -> None:
         while self._ended:
@@ -243,7 +251,8 @@ class ConversationSockets:
             yield name, busy[origin], all_of_them[origin] - busy[origin], place
 
 
-class ConversationSocket(Exchange):
+@dataclass(slots=True, eq=False, repr=False)
+class ConversationSocket:
     """One socket. Until the server has switched protocols, it is a handshake.
 
     The attempt of a turn uses it as it uses a `Connection`.
@@ -253,45 +262,30 @@ class ConversationSocket(Exchange):
     sent_at, received, last_activity: as for a `Connection`. Pongs are no activity.
     """
 
-    __slots__ = (
-        "_attempt", "_begun", "_connection", "_exchange", "_headers", "_heard_at", "_key", "_name", "_pinged_at",
-        "_ponged_at", "_reader", "_refusal", "_retired", "_runtime", "_secret", "_size", "_sockets", "_timer", "_turn",
-        "_upload", "chain", "opened_at", "received", "sent_at",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        sockets: ConversationSockets,
-        runtime: Runtime,
-        name: Key,
-        attempt: Attempt,
-        turn: ConversationTurn,
-        connection: Connection,
-    ) -> None:
-        limit = attempt.prepared.shared.limits.max_event_bytes
-        self._sockets = sockets
-        self._runtime = runtime
-        self._name = name
-        self._connection = connection
-        self._reader = FrameReader(limit, masked=False)
-        self._headers: RawHeaders = ()
-        self._refusal: tuple[int, RawHeaders, list[bytes]] | None = None
-        self._key = new_key()
-        self._secret = attempt.prepared.secrets.key
-        self._attempt: Attempt | None = None
-        self._turn: ConversationTurn | None = None
-        self._exchange: Exchange | None = None
-        self._begun = False  # the turn has had an event
-        self._retired = False
-        self._size = 0  # of the turn's message
-        self._timer: Timer | None = None
-        self._heard_at = self._ponged_at = runtime.loop.now
-        self._pinged_at = -1.0
-        self.chain: object = None
-        self.opened_at: float = runtime.loop.now
-        self.sent_at: float | None = None
-        self.received: int = 0
-        self.begin(attempt, turn)
+    _sockets: ConversationSockets
+    _runtime: Runtime
+    _name: Key
+    _attempt: Attempt | None
+    _turn: ConversationTurn | None
+    _connection: Connection
+    _reader: FrameReader
+    _secret: str
+    opened_at: float
+    _key: bytes = field(default_factory=new_key)  # of the handshake; empty once the socket is open
+    _headers: RawHeaders = ()
+    _refusal: tuple[int, RawHeaders, list[bytes]] | None = None
+    _exchange: Exchange | None = None
+    _begun: bool = False  # the turn has had an event
+    _retired: bool = False
+    _size: int = 0  # of the latest message
+    _timer: Timer | None = None
+    _heard_at: float = 0.0
+    _ponged_at: float = 0.0
+    _pinged_at: float = -1.0
+    chain: object = None
+    sent_at: float | None = None
+    received: int = 0
+    _upload: Upload = field(init=False)
 
     # --- the handshake ---
 

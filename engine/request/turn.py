@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from ...providers.catalog.dialect import StreamMachine, Turn
@@ -25,6 +26,7 @@ class Sockets(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class ConversationTurn:
     """A call's turn. Its attempts share it.
 
@@ -39,28 +41,15 @@ class ConversationTurn:
     chain: what the server knows after its answer.
     """
 
-    __slots__ = (
-        "chain",
-        "continued",
-        "conversation",
-        "over_http",
-        "reopened",
-        "resent",
-        "transport",
-        "upgrades",
-        "wire",
-    )
-
-    def __init__(self, conversation: Hashable, wire: Turn) -> None:
-        self.conversation: Hashable = conversation
-        self.wire: Turn = wire
-        self.upgrades: bool = False
-        self.over_http: str = ""
-        self.continued: bool = False
-        self.transport: Literal["http", "websocket"] = "http"
-        self.reopened: bool = False
-        self.resent: int = 0
-        self.chain: object = None
+    conversation: Hashable
+    wire: Turn
+    upgrades: bool = False
+    over_http: str = ""
+    continued: bool = False
+    transport: Literal["http", "websocket"] = "http"
+    reopened: bool = False
+    resent: int = 0
+    chain: object = None
 
     def answered(self, machine: StreamMachine, response: Response) -> None:
         """Take the complete answer."""
