@@ -13,10 +13,12 @@ from pathlib import Path
 from .. import InvalidRequestError, Traffic
 from ..engine.observe import private_file
 from ..providers.json.json_values import dumps_printable
+from ..simulator.knobs import read_options
 from ..whatif.fit import Server
-from ..whatif.recorded import RecordingError
+from ..whatif.recorded import MOST_KEYS, RecordingError
 from ..whatif.report import Report, tables, verdict
 from ..whatif.report import run as run_whatif
+from .options import add_value
 from .output.errors import CommandError
 from .output.terminal import harmless
 
@@ -38,6 +40,8 @@ exit status:
   130  interrupted"""
 
 INVALID = 3
+READERS = {name: int if name in ("concurrent", "output_tokens") else float for name in Server.__slots__}
+"""Option of a server → the function that reads its value."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,16 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare the run with the recording: with --traffic that was in force then; without, only the servers",
     )
     add("--traffic", metavar="FILE:NAME", help="a ms.Traffic in a Python file")
-    add(
-        "--server",
-        action="append",
-        default=[],
-        metavar="SERVER",
-        help="what is known of servers: 'PROVIDER/MODEL NAME=VALUE …', with * for any text and a name of"
-        f" {', '.join(name.replace('_', '-') for name in Server.__slots__)}; repeatable",
-    )
-    add("--keys", action="append", default=[], metavar="PROVIDER=N", help="a number of API keys; repeatable")
-    add("--model", action="append", default=[], metavar="OLD=NEW", help="ask for another model; repeatable")
+    pair, names = "NAME=VALUE", ", ".join(name.replace("_", "-") for name in READERS)
+    add_value(
+        parser, "--server", _read_server, f"PROVIDER/MODEL and {pair} pairs of {names}", action="append", default=[],
+        metavar="SERVER", help="what is known of servers, such as 'openai/* concurrent=9', * standing for any text;"
+        f" repeatable; names: {names}",
+    )  # fmt: skip
+    add_value(parser, "--keys", _read_keys, f"{pair}, a number from 1 to 1000", action="append", default=[],
+              metavar="PROVIDER=N", help="a number of API keys; repeatable")  # fmt: skip
+    add_value(parser, "--model", _read_pair, pair, action="append", default=[],
+              metavar="OLD=NEW", help="ask for another model or route; repeatable")  # fmt: skip
     add("--compare", action="store_true", help="show the recording beside the run")
     add("--html", metavar="FILE", help="write the report to a new file, as a page with plots (extra: plots)")
     add("--json", action="store_true", help="print the report as JSON")
@@ -84,9 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
         report = run_whatif(
             given.file,
             traffic=traffic,
-            servers=dict(map(_read_server, given.server)),
-            keys={name: _count(value) for name, value in map(_pair, given.keys)},
-            models=dict(map(_pair, given.model)),
+            servers=dict(given.server),
+            keys=dict(given.keys),
+            models=dict(given.model),
             as_recorded=given.as_recorded,
             seed=given.seed,
         )
@@ -137,28 +141,19 @@ def _read_traffic(given: str) -> Traffic:
 
 
 def _read_server(text: str) -> tuple[str, Server]:
-    pattern, *options = text.split()
-    found: dict[str, float] = {}
-    for option in options:
-        name, value = _pair(option)
-        name = name.replace("-", "_")
-        if name not in Server.__slots__:
-            raise CommandError(f"--server: {option}: known are {', '.join(Server.__slots__)}", status=2)
-        try:
-            found[name] = int(value) if name in ("concurrent", "output_tokens") else float(value)
-        except ValueError:
-            raise CommandError(f"--server: {option}: {value!r} is no number", status=2) from None
-    return pattern, Server(**found)  # type: ignore[arg-type]  # the reader gives each its type
+    pattern, _, options = text.strip().partition(" ")
+    return pattern, Server(**dict(read_options("--server", options, READERS)))  # type: ignore[arg-type]
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals or not value:
-        raise CommandError(f"{text!r}: write NAME=VALUE", status=2)
+def _read_pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not name or not value:
+        raise ValueError(text)
     return name, value
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) <= 1000:
-        raise CommandError(f"--keys: {text} is no number from 1 to 1000", status=2)
-    return int(text)
+def _read_keys(text: str) -> tuple[str, int]:
+    name, value = _read_pair(text)
+    if not 1 <= int(value) <= MOST_KEYS:
+        raise ValueError(value)
+    return name, int(value)

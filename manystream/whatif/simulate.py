@@ -47,7 +47,7 @@ from .recorded import LEFT, PROVIDERS, REFUSED, Recorded, Table
 KEEP_ALIVE_SECONDS = 15.0
 """The longest silence of a simulated answer: a recorded one had its tokens in between."""
 
-HORIZON = 7 * 86_400.0
+HORIZON = 86_400.0
 """Simulated seconds after the last recorded call. What still waits then is cancelled."""
 
 NOTHING = Drawn(0.001, 0.0, 1, 0)
@@ -222,10 +222,14 @@ class FittedService(Service):
             (recorded.endpoint(server).number, name.partition("/")[2]): server
             for server, name in enumerate(recorded.servers.texts)
         }
+        self._here = [server for server in self._servers.values() if recorded.endpoint(server).origin == origin]
         self._drawn = NOTHING
         self._server = 0
 
     def answer(self, request: HTTPRequest) -> Program:
+        if request.method != "POST":  # how many calls are under way there, as inference servers say it
+            self.statistics.live = sum(map(self._run.load, self._here))
+            return super().answer(request)
         program = super().answer(request)
         refused = program.frames[0].startswith(b"HTTP/1.1 429")
         seconds = program.delay if program.usage is None else self._drawn.first + self._drawn.seconds
@@ -361,7 +365,7 @@ class Simulation:
             with trio.move_on_after(max(recorded.calls["asked"]) + HORIZON):
                 await self._done.wait()
             if self._unfinished:
-                self.notes.append(f"{self._unfinished} calls had not ended a week after the last one was started")
+                self.notes.append(f"{self._unfinished} calls had not ended a day after the last one was started")
         self._servers.close()
 
     def _at(self, when: float, call: int, *, is_root: bool = False) -> None:
@@ -474,7 +478,7 @@ class Simulation:
         self._free[call] = max(self._free[call], now + seconds)
         calls["server"][call] = server
         calls["refused"][call] += refused
-        if refused and (call, server) in self._visits:
-            self._visits[call, server] -= 1  # it was no visit
+        if refused and server in self.fit.refuses and (call, server) in self._visits:
+            self._visits[call, server] -= 1  # a limit refused it: it was no visit
         elif not refused:
             heapq.heappush(self._ends.setdefault(server, []), now + seconds)

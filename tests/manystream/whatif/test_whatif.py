@@ -202,6 +202,21 @@ def test_a_limit_that_the_recording_breaks_makes_it_invalid(day_file: Path, tmp_
     assert report.to_json()["valid"] is False
 
 
+@pytest.mark.parametrize("dialect", ["openai-responses", "anthropic", "gemini", "gemini-interactions"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_every_dialect_has_a_server(stream: bool, dialect: str, day_file: Path, tmp_path: Path) -> None:
+    changed = lines(day_file)
+    for line in changed:
+        line |= {"dialect": dialect, "provider": f"my-{dialect}", "stream": stream, "requested": f"my-{dialect}/gpt-5"}
+        line["response"]["headers"] = []
+    usual = traffic(rates={f"my-{dialect}": ms.RateLimit(requests_per_minute=100)})
+    report = whatif.run(written(tmp_path / "x.jsonl", changed), traffic=usual)
+    assert report.valid, report.reasons
+    assert report.failures == {}
+    assert report.cost == pytest.approx(report.before.cost)
+    assert report.waited > report.before.waited
+
+
 def test_list_prices_are_those_of_the_recorded_address(day_file: Path, tmp_path: Path) -> None:
     pytest.importorskip("genai_prices")
     from manystream.cost import price as list_price
@@ -321,10 +336,14 @@ def test_the_command_shows_before_and_after(day_file: Path, tmp_path: Path, caps
         ([], 2, "give --traffic"),
         (["--traffic", "fleet.py"], 2, "write FILE.py:NAME"),
         (["--traffic", "missing.py:T"], 2, "cannot run missing.py"),
-        (["--as-recorded", "--server", "openai/* speed=3"], 2, "speed=3: known are"),
-        (["--as-recorded", "--server", "openai/* concurrent=x"], 2, "'x' is no number"),
-        (["--as-recorded", "--keys", "openai"], 2, "write NAME=VALUE"),
-        (["--as-recorded", "--keys", "openai=0"], 2, "is no number from 1"),
+        (
+            ["--as-recorded", "--server", "openai/* speed=3"],
+            2,
+            "--server takes PROVIDER/MODEL and NAME=VALUE pairs of requests-per-minute",
+        ),
+        (["--as-recorded", "--server", "openai/* concurrent=x"], 2, "--server takes"),
+        (["--as-recorded", "--keys", "openai"], 2, "--keys takes NAME=VALUE"),
+        (["--as-recorded", "--keys", "openai=0"], 2, "a number from 1 to 1000, not 'openai=0'"),
     ],
 )
 def test_a_wrong_command_line_is_named(
