@@ -382,6 +382,7 @@ def redacted(error: ProviderError, secrets: Redaction) -> ProviderError:
     parts = (key[at : at + SHORTEST_KEY] for key in keys for at in range(max(1, len(key) - LONGEST_PART)))
     if code and (not _CODE.fullmatch(code) or any(part in code for part in parts)):
         error.provider_code = _bounded(code, secrets)
+    error.provider_code = error.provider_code and error.provider_code[:LONGEST_MESSAGE]
     error.request_id = error.request_id and _bounded(error.request_id, secrets)
     return error
 

@@ -35,7 +35,8 @@ class Reader:
 
 
 PREPARED: Any = SimpleNamespace(
-    stream=True, provider=SimpleNamespace(name="p"), model="m", tags=None, durable=None, continued=None, body=b"",
+    stream=True, provider=SimpleNamespace(name="p"), model="m", tags=None, durable=None, continued=None, turn=None,
+    body=b"",
     head=SimpleNamespace(headers=[(b"host", b"h")]), secrets=None,
 )  # fmt: skip
 READER: Any = Reader()

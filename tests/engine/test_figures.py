@@ -60,7 +60,7 @@ async def test_an_engine_without_calls_has_empty_figures() -> None:
         "Statistics(calls={}, started=0, completed=0, failed=0, cancelled=0, retried=0, resent=0, providers={},"
         " connections={}, opened=0, reused=0, discarded=0, events=0, bytes_received=0, bytes_sent=0, loop_lag=0.0,"
         " loop_culprit='', loop_ticks=0, observer_failures=0,"
-        " traffic=TrafficStatistics(limiters={}, routes={}, budgets=()))"
+        " traffic=TrafficStatistics(limiters={}, routes={}, budgets=(), caches={}))"
     )
     assert OriginStatistics() == OriginStatistics(connecting=0, active=0, idle=0, waiting=0)
 
@@ -126,6 +126,7 @@ async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_cloc
         assert look["statistics"].pop(name) >= 0
     culprit = look["statistics"].pop("loop_culprit")  # names a callback if the machine held the loop up
     assert type(culprit) is str
+    sockets: dict[str, object] = {"continued": 0, "whole": {}, "over_http": {}}
     figures = {
         "number": 1, "provider": "peer", "model": "m", "stream": True, "state": "reading", "attempts": 1,
         "request_id": None,
@@ -144,7 +145,7 @@ async def test_a_report_of_the_monitor_is_complete(tmp_path: Path, autojump_cloc
             "retried": 0,
             "resent": 0,
             "providers": {"peer": {"running": 1, "completed": 0, "events": 2, "failures": {}}},
-            "connections": {peer.origin: {"connecting": 0, "active": 1, "idle": 0, "waiting": 0}},
+            "connections": {peer.origin: {"connecting": 0, "active": 1, "idle": 0, "waiting": 0, **sockets}},
             "opened": 1,
             "reused": 0,
             "discarded": 0,
@@ -219,8 +220,11 @@ async def test_a_recorded_line_is_complete(tmp_path: Path, autojump_clock: MockC
         {"base64": _base64(cut[middle:])},
         *frames[1:],
     ]
+    assert line.pop("began") > 1.7e9
     assert line == {
-        "version": 1,
+        "version": 2, "call": 1, "asked": 0.0, "requested": "m", "stream": True, "session": None, "tenant": None,
+        "priority": "normal", "caps": None, "bytes": 114, "provider": "openai-compatible", "dialect": "openai-chat",
+        "model": "m", "key": 1, "attempt": 1, "usage": {name: None for name in asdict(ms.Usage()) if name != "raw"},
         "origin": peer.origin,
         "request": {
             "method": "POST",
@@ -240,7 +244,7 @@ async def test_a_recorded_line_is_complete(tmp_path: Path, autojump_clock: MockC
             ],
         },
         "end": "whole",
-    }
+    }  # fmt: skip
 
 
 async def test_chunks_that_a_secret_spans_are_written_as_one(tmp_path: Path, autojump_clock: MockClock) -> None:
