@@ -147,6 +147,8 @@ class Dispatcher:
         spending = None if budgets is None else Spending(budgets)
         if self.caches is None:
             return Admission(candidate, spending)
+        if request.session is not None:
+            self.caches.set_key(request, prepared)
         return self.caches.admission(candidate, spending, request, prepared, self._access_of[name])
 
     def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:

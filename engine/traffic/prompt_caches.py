@@ -20,7 +20,8 @@ from ...providers.model.options import Priority
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.tokens import Usage
-from ...providers.wire.cache_marks import WirePrefix, wire_prefixes
+from ...providers.wire.cache_marks import WirePrefix, system_prefix, wire_prefixes
+from ...providers.wire.wire_head import sent_session
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import CacheUse, Completion
@@ -33,6 +34,7 @@ from ..request.token_estimate import BYTES_PER_TOKEN
 from .admission import Admission, Candidate
 from .budgets.budgets import Spending
 from .budgets.price import Price, ask_price
+from .cache_keys import CacheKeys
 from .options import CacheStatistics, Warm
 from .prefix_state import OPEN, CacheFacts, PrefixState
 from .queue.pump import Notification, Pump
@@ -40,6 +42,9 @@ from .routing.router import Access, Router
 from .targets import MakeRequest, Targets
 
 logger: NoteLogger = NoteLogger("manystream.traffic")
+
+CACHE_KEY = "prompt_cache_key"
+"""The member of a body by which OpenAI sends requests to one machine."""
 
 MOST_PREFIXES = 10_000
 """The prefixes of one key and model that are known at a time. The one that was used least recently goes."""
@@ -120,6 +125,7 @@ class PromptCaches:
         self.price: Price | None = price
         self.runtime: Runtime = runtime
         self._models: dict[tuple[str, str], ModelCache] = {}
+        self._keys = CacheKeys()
         self._homes: dict[tuple[Router, bytes], tuple[tuple[int, int], ...]] = {}  # targets and keys of prefixes
         self._recent: list[tuple[bytes, bytes, bytes]] = []  # tools, rest, digest
 
@@ -182,6 +188,17 @@ class PromptCaches:
         cached = CachedAdmission(candidate, spending, self, model, prepared, lines, prefixes[-1], may_wait, streamed)
         cached.targets = targets
         return cached
+
+    def set_key(self, request: Request, prepared: Prepared) -> None:
+        """Let agents of one kind share a `prompt_cache_key`, where the session's own would keep them apart."""
+        field, session, body = prepared.provider.profile.quirks.session, request.session, prepared.body
+        prefix = system_prefix(body)
+        if field is None or field.member != CACHE_KEY or session is None or prefix is None:
+            return
+        if prefix.size / BYTES_PER_TOKEN >= self.options.least_tokens:
+            key = self._keys.key(self._digest(body, prefix), session, self.runtime.loop.clock())
+            own = b'"%b":"%b"' % (CACHE_KEY.encode(), sent_session(field, session).encode())
+            prepared.body = body.replace(own, b'"%b":"%b"' % (CACHE_KEY.encode(), key.encode()))
 
     def _prefixes(self, body: bytes) -> list[WirePrefix]:
         unmarked = self.options.unmarked

@@ -92,26 +92,28 @@ def wire_prefixes(body: bytes, *, unmarked: bool) -> list[WirePrefix]:
     unmarked: whether a body without marks has one, which ends before the conversation: tools and system prompt.
     """
     marks = [*_WIRE_MARK.finditer(body)]
-    found = _PROMPT.search(body) if marks or unmarked else None
-    if found is None:
-        return []
-    start, tools = found.start(), body.rfind(_TOOLS)
-    end_of_tools = -1 if tools < 0 else body.find(_BEHIND_TOOLS, tools)
-    if end_of_tools < 0:
-        end_of_tools = len(body) if tools >= 0 else tools
-    if not marks:
-        end = body.find(_CONVERSATION, start)
-        return [WirePrefix((tools, end_of_tools), (start, end), LIFETIME)] if end > 0 else []
+    whole = system_prefix(body) if marks or unmarked else None
+    if whole is None or not marks:
+        return [] if whole is None else [whole]
+    (tools, end_of_tools), (start, _), _ = whole
     prefixes: list[WirePrefix] = []
     for mark in marks:
         lifetime = next((seconds for word, seconds in LIFETIMES.items() if word in mark[0]), LIFETIME)
         at = mark.start()
-        ends_in_tools = tools <= at < end_of_tools
-        prefixes.append(
-            WirePrefix(
-                (tools, at) if ends_in_tools else (tools, end_of_tools),
-                (0, 0) if ends_in_tools else (start, at),
-                lifetime,
-            )
-        )
+        is_in_tools = tools <= at < end_of_tools
+        ends = ((tools, at), (0, 0)) if is_in_tools else ((tools, end_of_tools), (start, at))
+        prefixes.append(WirePrefix(*ends, lifetime))
     return sorted(prefixes, key=lambda prefix: prefix.size)
+
+
+def system_prefix(body: bytes) -> WirePrefix | None:
+    """Return tools and system prompt of a body; None if it has no prompt of a known form."""
+    found = _PROMPT.search(body)
+    end = -1 if found is None else body.find(_CONVERSATION, found.start())
+    if found is None or end < 0:
+        return None
+    tools = body.rfind(_TOOLS)
+    end_of_tools = -1 if tools < 0 else body.find(_BEHIND_TOOLS, tools)
+    if tools >= 0 > end_of_tools:
+        end_of_tools = len(body)
+    return WirePrefix((tools, end_of_tools), (found.start(), end), LIFETIME)

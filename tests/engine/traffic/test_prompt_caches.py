@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,14 +13,16 @@ from trio.testing import MockClock
 
 import manystream as ms
 from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
+from manystream.http_server import HTTPRequest
 from manystream.simulator.knobs import Knobs
+from manystream.simulator.program import Program
 from manystream.simulator.prompt_caches import CacheModel
 from manystream.simulator.service import ServiceSettings
 
 CACHES = CacheModel(cold=3, warm=0.5, lag=0.5)
 PROVIDERS: dict[str, ms.Provider] = {
     "claude-sonnet-4-5": ms.Anthropic("key", base_url="http://modelled.test"),
-    "gpt-5.6": ms.OpenAIChat("key", base_url="http://modelled.test/v1"),
+    "gpt-5.6": ms.OpenAIChat("key", profile="openai-chat", base_url="http://modelled.test/v1"),
 }
 
 
@@ -225,3 +228,27 @@ async def test_a_call_goes_where_its_prefix_is_readable(balance: str, autojump_c
                 assert all(each.success for each in done), done[0].error
                 assert server.counts.reads - before >= 6
         nursery.cancel_scope.cancel()
+
+
+async def test_agents_of_one_kind_share_cache_keys(autojump_clock: MockClock) -> None:
+    keys: dict[str, list[str]] = {}
+    async with opened(model="gpt-5.6") as (engine, server):
+        answer = server.service.answer
+
+        def noted(read: HTTPRequest) -> Program:
+            body = json.loads(read.body)
+            keys.setdefault(body["messages"][-1]["content"], []).append(body["prompt_cache_key"])
+            return answer(read)
+
+        server.service.answer = noted  # type: ignore[method-assign]
+        for _ in range(2):
+            each = [ms.Request("gpt-5.6", f"s{n}", system=RULES, session=f"s{n}") for n in range(20)]
+            for call in [engine.start_stream(request) for request in each]:
+                assert (await call.wait()).success
+        await engine.request(ms.Request("gpt-5.6", "other", system="Other " + RULES, session="s1"))
+        await engine.request(ms.Request("gpt-5.6", "short", system="Be kind.", session="s1"))
+    sessions = [keys[f"s{number}"] for number in range(20)]
+    assert all(first == second for first, second in sessions), "a session keeps its shard"
+    assert len({first for first, _ in sessions}) == 2, "15 requests a minute share one key"
+    assert len({*keys["other"], *keys["short"], sessions[0][0], sessions[19][0]}) == 4
+    assert all(len(key) == 32 for found in keys.values() for key in found)
