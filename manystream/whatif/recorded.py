@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..providers.catalog.profiles import PROFILES
-from ..providers.catalog.provider import Anthropic, Gemini, GeminiInteractions, OpenAIChat, OpenAIResponses, Provider
+from ..providers.catalog.provider import DIALECT_CLASSES, Provider
 from ..providers.catalog.registry import DIALECTS
 from ..providers.errors import InvalidRequestError, ManystreamError
 from ..providers.json.json_values import JSON, JSONObject, MalformedJSONError, items, loads, mapping, string
@@ -36,10 +36,8 @@ FIRST_FORM = (
     "the recording has the first form, which does not say when calls were started, nor sessions, tenants and usage:"
     " each exchange counts as a call that did not wait, tokens are estimated, and the cost is unknown"
 )
-PROVIDERS: dict[str, type[Provider]] = {
-    kind.dialect: kind for kind in (OpenAIChat, OpenAIResponses, Anthropic, Gemini, GeminiInteractions)
-}
-"""Dialect → the class of its providers."""
+PROVIDERS: dict[str, type[Provider]] = {dialect: DIALECT_CLASSES[dialect] for dialect in DIALECTS}
+"""Dialect with a simulated server → the class of its providers."""
 
 ENDS = {"whole": 0, "broken": 1, "left": 2}
 WHOLE, BROKEN, LEFT = ENDS.values()
