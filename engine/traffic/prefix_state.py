@@ -12,7 +12,7 @@ probes. A probe that misses costs one write. Each of them is a call that had to 
    the machine that wrote it.
 3. A read lets `GROWTH` more go. If several reads, and nearly all of the latest probes, have read, all go. A probe
    that has not answered in the time of the slowest read counts as a miss: a miss takes as long as the prompt.
-4. A miss has written the prefix on another machine. `SETTLED` seconds after its first event two to five more probes
+4. A miss has written the prefix on another machine. `SETTLED` seconds after its first event two to six more probes
    go, and each read lets only one or two follow, until the machines have it.
 5. A server whose usage comes at the end of the answer proves nothing in time. There all calls go a lag after the
    writer's first content, and what the answers report at their ends changes the next prefix.
@@ -261,7 +261,7 @@ class PrefixState(Generic[CallT]):
         if not probe.has_read:
             self._missed_after = max(self._missed_after, probe.at - self._written_at)
             if now - self._written_at > SURE:
-                self._plan.append((now + SETTLED, max(2, min(5, self._count // 200))))
+                self._plan.append((now + SETTLED, max(2, min(6, self._count // 160))))
             self._learn()
             return
         self._hits += 1
