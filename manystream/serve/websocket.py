@@ -272,7 +272,8 @@ class SocketTurn:
         if self._chain is None:
             return b""  # it has had its last event
         found = None if name.startswith("response.") else _KIND.search(event)
-        kind = name if found is None else found[1].decode()
+        untyped = "error" if event.startswith(b'{"error"') else ""  # as gateways of other dialects send it
+        kind = found[1].decode() if found is not None else name or untyped
         if kind in LAST or kind == ITEM:
             event = self._read(kind, event, self._chain)
         return text_frame(with_stream(event, self.stream))
@@ -288,9 +289,10 @@ class SocketTurn:
         self._chain = chain if self.is_steered and kind != "error" else None  # another answer may follow
         memory, response = self._socket.gateway.chains, mapping(members, "response")
         if kind == "error":  # harnesses read the form with a member `error` and a status
-            error = mapping(members, "error") or members
+            text: JSONObject = {"message": string(members, "message") or string(members, "error") or ""}
+            error = mapping(members, "error") or members | text
             read = error_from_object(error, http_status=0, body=event)
-            return dumps({"type": kind, "status": STATUS[read.category], **members, "error": {"message": "", **error}})
+            return dumps({"type": kind, "status": STATUS[read.category], **members, "error": text | error})
         if kind != "response.completed" or self.is_steered:
             memory.forget(self._socket, self.stream)
             return event

@@ -361,6 +361,27 @@ async def test_a_failure_is_an_error_with_a_status(
     assert (again[0]["type"], again[-1]["type"]) == ("response.created", "response.completed")
 
 
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("name", [b"", b"event: error\n"])
+@pytest.mark.parametrize("member", ["type", "none", "flat", "text"])
+async def test_an_error_of_any_form_has_a_status(begun: bool, name: bytes, member: str) -> None:
+    error = {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}
+    events = {"type": {"type": "error", "error": error}, "none": {"error": error}, "flat": {**error, "type": "error"}}
+    events["text"] = {"error": "slow down", "code": "rate_limit_exceeded"}
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            sent = [*answered(1)[: 3 * begun], name + sse(events[member])[0]]
+            await line.send(STREAM_HEAD.encode() + chunked(*sent))
+
+    async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
+        events_got = await client.ask()
+        assert not client.events
+    shown = events_got[-1]
+    assert (len(events_got), shown["type"], shown["status"]) == (3 * begun + 1, "error", 429)
+    assert (shown["error"]["code"], shown["error"]["message"]) == ("rate_limit_exceeded", "slow down")
+
+
 async def test_a_whole_answer_is_its_last_event(upstream: Upstream) -> None:
     async def script(line: Line) -> None:
         while await line.request():
