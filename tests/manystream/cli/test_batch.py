@@ -54,7 +54,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
     """Run the command in this process, in the folder. Return its status, output and error output."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with (
         contextlib.chdir(folder),
         mock.patch.dict(os.environ, ENVIRONMENT, clear=True),
@@ -62,8 +62,9 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
         contextlib.redirect_stderr(err),
     ):
         status = main(["batch", *arguments])
-    assert CANARY not in out.getvalue() + err.getvalue()
-    return status, out.getvalue(), err.getvalue()
+    printed, complaints = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    assert CANARY not in printed + complaints
+    return status, printed, complaints
 
 
 def run_process(folder: Path, *arguments: str, given: str = "") -> tuple[int, str, str]:
@@ -77,6 +78,13 @@ def run_process(folder: Path, *arguments: str, given: str = "") -> tuple[int, st
     assert "Traceback" not in err
     assert CANARY not in out + err
     return process.returncode, out, err
+
+
+def run_from(prompts: str, text: str, folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run the command with its input from a file, or from standard input, which only another process has."""
+    if prompts == "-":
+        return run_process(folder, "-", *arguments, given=text)
+    return run(folder, prompts, *arguments)
 
 
 def lines_in(path: Path) -> int:
@@ -97,7 +105,7 @@ def against(simulator: Simulator) -> tuple[str, ...]:
 
 def test_simulated_answers_need_no_key(tmp_path: Path) -> None:
     write(tmp_path / "p.jsonl", [line(str(n)) for n in range(30)])
-    status, out, err = run_process(tmp_path, *FILES, "--simulate")
+    status, out, err = run(tmp_path, *FILES, "--simulate")
     assert status == 0
     assert sorted(ids(tmp_path / "a.jsonl"), key=int) == [str(n) for n in range(30)]
     assert out.startswith("30 answered in ")
@@ -107,15 +115,11 @@ def test_simulated_answers_need_no_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prompts", ["p.jsonl", "-"])
 def test_nothing_is_sent_where_no_model_is_named(prompts: str, tmp_path: Path) -> None:
     lines: list[object] = [line("a"), "no JSON", {"custom_id": "b", "body": {"messages": "x"}}]
-    given = write(tmp_path / "p.jsonl", lines)
-    command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl"]
-    with given.open() as input:
-        ended = subprocess.run(
-            command, cwd=tmp_path, env=ENVIRONMENT, stdin=input, capture_output=True, timeout=LONGEST
-        )
-    assert (ended.returncode, ended.stdout) == (2, b"")
+    text = write(tmp_path / "p.jsonl", lines).read_text("utf-8")
+    status, out, err = run_from(prompts, text, tmp_path, "-o", "a.jsonl")
+    assert (status, out) == (2, "")
     source = "standard input" if prompts == "-" else prompts
-    assert ended.stderr.decode() == (
+    assert err == (
         f"manystream batch: no model is named, neither here nor by the first lines of {source}: name one with --model,"
         " or let the built-in simulator answer with --simulate\n"
     )
@@ -123,16 +127,14 @@ def test_nothing_is_sent_where_no_model_is_named(prompts: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("prompts", ["p.jsonl", "-"])
-def test_lines_are_sent_where_one_of_them_names_a_model(prompts: str, tmp_path: Path) -> None:
+def test_lines_are_sent_where_one_of_them_names_a_model(
+    prompts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = [line("none"), line("x", model="none"), line("gpt", model="gpt-5"), line("local", model="lmstudio/m")]
-    given = write(tmp_path / "p.jsonl", lines)
-    command = [sys.executable, "-W", "error", "-m", "manystream", "batch", prompts, "-o", "a.jsonl", "--attempts", "1"]
-    environment = {name: value for name, value in ENVIRONMENT.items() if not name.endswith("_API_KEY")}
-    with given.open() as input:
-        ended = subprocess.run(
-            command, cwd=tmp_path, env=environment, stdin=input, capture_output=True, timeout=LONGEST
-        )
-    assert ended.returncode == 1
+    text = write(tmp_path / "p.jsonl", lines).read_text("utf-8")
+    monkeypatch.delitem(ENVIRONMENT, "OPENAI_API_KEY")
+    status, _, _ = run_from(prompts, text, tmp_path, "-o", "a.jsonl", "--attempts", "1")
+    assert status == 1
     failures = [json.loads(record) for record in (tmp_path / "a.errors.jsonl").read_text("utf-8").splitlines()]
     messages = {failure["id"]: failure["error"]["message"] for failure in failures}
     assert messages.keys() == {"none", "x", "gpt", "local"}
@@ -147,7 +149,7 @@ def test_answers_are_printed(simulator: Simulator, errors: tuple[str, ...], tmp_
     lines = [line(str(number), label="\x9b") for number in range(200)]
     write(tmp_path / "p.jsonl", [*lines, line("wrong", "simulate: fail=400"), "no JSON"])
     words = ("p.jsonl", "-o", "-", *errors, *against(simulator)[3:], "--plain")
-    status, out, err = run_process(tmp_path, *words)
+    status, out, err = run(tmp_path, *words) if errors else run_process(tmp_path, *words)
     found = [json.loads(record) for record in out.splitlines()]
     assert sorted(record["id"] for record in found) == sorted(str(number) for number in range(200))
     assert {record["label"] for record in found} == {"\x9b"}
@@ -212,13 +214,15 @@ Cities = list[City]
 
 
 @pytest.mark.parametrize("given", ["shapes:City", "shapes:Cities", "schema.json"])
-def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path) -> None:
+def test_a_schema_is_that_of_all_lines(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     openai = {"custom_id": "b", "body": {"messages": [{"role": "user", "content": "x"}]}}
     write(tmp_path / "p.jsonl", [line("a"), openai])
     (tmp_path / "shapes.py").write_text(SHAPES, "utf-8")
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     (tmp_path / "schema.json").write_text(json.dumps(schema), "utf-8")
-    status, out, err = run_process(tmp_path, "p.jsonl", "-o", "-", "--simulate", "--schema", given)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "shapes", raising=False)
+    status, out, err = run(tmp_path, "p.jsonl", "-o", "-", "--simulate", "--schema", given)
     assert (status, "answered" in err) == (0, True)
     found = {record["id"]: record["parsed"] for record in map(json.loads, out.splitlines())}
     if given == "shapes:Cities":
