@@ -12,34 +12,21 @@ from tests.support.peers import (
     STREAM_HEAD,
     Line,
     Recorder,
-    chat_chunk,
     chat_stream,
     chunked,
     error_body,
+    hang,
+    hang_in_body,
     hello,
     open_descriptors,
     open_peer,
+    silent,
 )
-
-
-async def hang(line: Line) -> None:
-    await line.closed_by_peer()
-
-
-async def hang_after_request(line: Line) -> None:
-    await line.request()
-    await line.closed_by_peer()
 
 
 async def hang_in_head(line: Line) -> None:
     await line.request()
     await line.send("HTTP/1.1 200 OK\r\nContent-Ty")
-    await line.closed_by_peer()
-
-
-async def hang_in_body(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
     await line.closed_by_peer()
 
 
@@ -49,7 +36,7 @@ async def hang_in_error_body(line: Line) -> None:
     await line.closed_by_peer()
 
 
-@pytest.mark.parametrize("script", [hang_after_request, hang_in_head, hang_in_body, hang_in_error_body])
+@pytest.mark.parametrize("script", [silent, hang_in_head, hang_in_body, hang_in_error_body])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_cancelling_while_the_peer_hangs_closes_the_socket(script: object, stream: bool) -> None:
     recorder = Recorder()
@@ -208,7 +195,7 @@ async def test_a_callback_can_cancel_a_call_ready_in_the_same_tick() -> None:
 
 
 async def test_cancelling_request_cancels_the_call() -> None:
-    async with open_peer(hang_after_request) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.move_on_after(0.05):
             await engine.request(hello())
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -228,7 +215,7 @@ async def test_leaving_the_iterator_s_block_cancels_the_call() -> None:
 async def test_a_call_that_was_cancelled_sets_no_timer() -> None:
     """An observer may cancel the call while a read is processed, after which the timer is set for the next state."""
     timeouts = ms.Timeouts(total=60)
-    async with open_peer(hang_after_request) as peer, ms.open_engine([peer.chat], timeouts=timeouts) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat], timeouts=timeouts) as engine:
         call = engine.start_stream(hello())
         call.cancel()
         attempt = call._running._attempt

@@ -27,6 +27,7 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    silent,
 )
 from tests.support.threaded_server import Wire, serving
 
@@ -94,11 +95,6 @@ async def fails_first(line: Line) -> None:
     await line.request()
     await line.send(answer(error_body("busy"), status="503 Service Unavailable"))
     await streams(line)
-
-
-async def silent(line: Line) -> None:
-    await line.request()
-    await line.closed_by_peer()
 
 
 async def cut(line: Line) -> None:

@@ -23,19 +23,13 @@ from tests.support.peers import (
     Recorder,
     answer,
     chat_answer,
-    chat_chunk,
     chat_stream,
     chunked,
+    hang_in_body,
     hello,
     open_descriptors,
     open_peer,
 )
-
-
-async def hang_in_body(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
-    await line.closed_by_peer()
 
 
 async def test_leaving_the_block_ends_each_call_once_without_a_leak() -> None:

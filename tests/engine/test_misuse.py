@@ -16,7 +16,7 @@ import manystream as ms
 from manystream.batch import Batch
 from manystream.engine.observe.observer import HOOKS
 from manystream.portal import Portal, open_portal
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hang, hello, open_peer
 
 Door = ms.Engine | Portal
 
@@ -99,10 +99,7 @@ async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: MockClock)
 
 
 async def test_a_stream_cancelled_at_its_entry_leaves_no_call() -> None:
-    async def silent(line: Line) -> None:
-        await line.closed_by_peer()
-
-    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(hang) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.CancelScope() as scope:
             scope.cancel()
             async with engine.stream(hello()):
@@ -266,12 +263,8 @@ def test_open_engine_without_an_event_loop_names_doors() -> None:
 # --- a call that is tied to a block ---
 
 
-async def silent(line: Line) -> None:
-    await line.closed_by_peer()
-
-
 async def test_cancelling_a_task_in_a_call_s_block_cancels_the_call() -> None:
-    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(hang) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.move_on_after(0) as scope:
             async with engine.start_stream(hello()) as call:
                 await call.wait()
@@ -281,7 +274,7 @@ async def test_cancelling_a_task_in_a_call_s_block_cancels_the_call() -> None:
 
 
 async def test_cancelling_a_task_that_only_waits_keeps_the_call() -> None:
-    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(hang) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello())
         with trio.move_on_after(0):
             await call.wait()

@@ -19,8 +19,10 @@ from tests.support.peers import (
     chat_stream,
     chunked,
     error_body,
+    hang,
     hello,
     open_peer,
+    silent,
     until,
 )
 
@@ -75,12 +77,8 @@ async def test_a_lookup_that_hangs_is_named(autojump_clock: MockClock) -> None:
         )  # fmt: skip
 
 
-async def silent(line: Line) -> None:
-    await line.closed_by_peer()
-
-
 async def test_a_handshake_that_hangs_is_named(autojump_clock: MockClock) -> None:
-    async with open_peer(silent) as peer:
+    async with open_peer(hang) as peer:
         origin = f"https://127.0.0.1:{peer.port}"
         async with ms.open_engine([ms.OpenAIChat("k", f"{origin}/v1")], retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
             assert await ended(engine) == (
@@ -89,7 +87,7 @@ async def test_a_handshake_that_hangs_is_named(autojump_clock: MockClock) -> Non
 
 
 async def test_a_tunnel_that_hangs_is_named(autojump_clock: MockClock) -> None:
-    async with open_peer(silent) as proxy:
+    async with open_peer(hang) as proxy:
         provider = ms.OpenAIChat("k", "https://models.example/v1")
         async with ms.open_engine([provider], proxy=proxy.origin, retry=NO_RETRY, timeouts=TIMEOUTS) as engine:
             assert await ended(engine) == (
@@ -97,11 +95,6 @@ async def test_a_tunnel_that_hangs_is_named(autojump_clock: MockClock) -> None:
                 "connect",
                 3.0,
             )
-
-
-async def asked(line: Line) -> None:
-    await line.request()
-    await line.closed_by_peer()
 
 
 async def head_only(line: Line) -> None:
@@ -121,7 +114,7 @@ async def never_reads(line: Line) -> None:
 
 
 LATE: dict[str, tuple[Script, str, str, float]] = {
-    "no response": (asked, "first_byte timeout: no response byte within 4 s (waiting, {0})", "first_byte", 4.0),
+    "no response": (silent, "first_byte timeout: no response byte within 4 s (waiting, {0})", "first_byte", 4.0),
     "no event": (head_only, "idle timeout: no byte for 5 s (reading, {0})", "idle", 6.0),
     "back-off": (busy, "total timeout: the call did not end within 60 s (backoff, {0})", "total", 60.0),
 }
@@ -146,7 +139,7 @@ async def test_a_request_that_is_not_read_is_idle(autojump_clock: MockClock) -> 
 async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: MockClock) -> None:
     for first_byte, idle in ((2, 50), (50, 2)):
         timeouts = ms.Timeouts(first_byte=first_byte, idle=idle)
-        async with open_peer(asked) as peer, ms.open_engine([peer.chat], timeouts=timeouts, retry=NO_RETRY) as engine:
+        async with open_peer(silent) as peer, ms.open_engine([peer.chat], timeouts=timeouts, retry=NO_RETRY) as engine:
             _, code, seconds = await ended(engine)
             assert (code, seconds) == ("first_byte", first_byte)
 
@@ -154,7 +147,7 @@ async def test_a_first_byte_timeout_may_be_shorter_than_idle(autojump_clock: Moc
 async def test_a_wait_for_a_connection_is_named(autojump_clock: MockClock) -> None:
     limits = ms.EngineLimits(pool=ms.PoolLimits(max_connections=1))
     timeouts = ms.Timeouts(first_byte=100, queue=6)
-    async with open_peer(asked) as peer, ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat], timeouts=timeouts, limits=limits) as engine:
         first = engine.start_stream(hello())
         assert await ended(engine) == (
             f"queue timeout: the call was not sent within 6 s (queued, {peer.origin})", "queue", 6.0

@@ -24,6 +24,7 @@ from tests.support.peers import (
     chunked,
     error_body,
     open_peer,
+    silent,
     until,
 )
 
@@ -88,11 +89,6 @@ def error_of(completion: ms.Completion, place: int) -> ms.ProviderError:
 
 
 # --- the timeouts of a second attempt ---
-
-
-async def silent(line: Line) -> None:
-    await line.request()
-    await line.closed_by_peer()
 
 
 async def head_only(line: Line) -> None:

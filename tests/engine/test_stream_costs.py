@@ -31,6 +31,7 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    silent,
     until,
 )
 
@@ -199,11 +200,6 @@ def every(*answers: bytes | str) -> Script:
 async def cut(line: Line) -> None:
     await line.request()
     await line.send(STREAM_HEAD + chunked(chat_chunk("one"), end=False).decode())
-
-
-async def silent(line: Line) -> None:
-    await line.request()
-    await line.closed_by_peer()
 
 
 async def slow(line: Line) -> None:

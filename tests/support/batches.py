@@ -1,12 +1,19 @@
-"""Helpers of the batch tests: write lines, write files of lines, and run a batch over a file."""
+"""Helpers of the batch tests: lines, files of lines, ends of calls with their costs, and a batch over a file."""
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
 import manystream as ms
 from manystream.batch import Batch, Journal, read_lines
+from manystream.cost import Cost
+from manystream.engine.call.completion import Completion, Timings
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+
+USAGE = ms.Usage(10, 20, 5, 4, 3, 35)
+COST = Cost("USD", Decimal(1), Decimal(0), Decimal(0), Decimal(2), Decimal(0), Decimal("0.5"), "m", "p")
 
 
 def model(named: str | None) -> str | None:
@@ -47,3 +54,27 @@ def unrecorded(answers: Path) -> float | None:
     failures = answers.with_name(f"{answers.stem}.errors.jsonl")
     found = [record for record in records(failures) if "unrecorded_usd" in record] if failures.exists() else []
     return cast("float", found[-1]["unrecorded_usd"]) if found else None
+
+
+def completed(response: ms.Response | None = None, **members: object) -> Completion:
+    given = response or ms.Response([ms.Text("yes")], ms.FinishReason.STOP, usage=USAGE, model="m-1")
+    values: dict[str, object] = {"attempts": 1, "timings": Timings(finished=1.23456), "request_id": "r", **members}
+    return Completion(True, 200, given, **values)  # type: ignore[arg-type]
+
+
+def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", **members: object) -> Completion:
+    spent = members.pop("spent", None)
+    error = ProviderError(message, category=category, **members)  # type: ignore[arg-type]
+    return Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
+
+
+def provider() -> ms.Provider:
+    return ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="sim")
+
+
+def a_cent(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
+    """A cent for each token, and another unit for each other kind of token."""
+    if model == "free":
+        raise KeyError(model)
+    kinds = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
+    return sum((count or 0) * 10**place for place, count in enumerate((*kinds, usage.cache_write_tokens)))

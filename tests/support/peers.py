@@ -197,6 +197,22 @@ def hello(**options: object) -> ms.Request:
     return ms.Request("m", [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
 
 
+async def hang(line: Line) -> None:
+    """Read nothing and send nothing until the client closes the connection."""
+    await line.closed_by_peer()
+
+
+async def silent(line: Line) -> None:
+    await line.request()
+    await line.closed_by_peer()
+
+
+async def hang_in_body(line: Line) -> None:
+    await line.request()
+    await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
+    await line.closed_by_peer()
+
+
 async def until(condition: Callable[[], bool]) -> None:
     """Let other tasks run until the condition is true. Fails after some seconds."""
     for _ in range(5000):

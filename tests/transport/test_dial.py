@@ -37,25 +37,10 @@ from tests.support.addresses import (
     serving,
 )
 
+pytestmark = pytest.mark.usefixtures("no_leak")
+
 NAME = "api.example.test"
 IPV6 = "::1"
-
-
-@pytest.fixture(autouse=True)
-def no_leak() -> Iterator[None]:
-    before = open_sockets()
-    yield
-    assert open_sockets() <= before
-
-
-@pytest.fixture(scope="module")
-def ca() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def trusting(ca: trustme.CA) -> ssl.SSLContext:
-    return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
 
 
 async def failure(origin: Origin, phase: Phase) -> TransportError:

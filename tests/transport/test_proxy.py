@@ -4,7 +4,7 @@ import base64
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -18,7 +18,6 @@ from trio.testing import MockClock
 from manystream.transport.dial import dial
 from manystream.transport.errors import Phase, TransportError, URLError
 from manystream.transport.proxy import ProxyConfig, choose_proxy, is_excepted, parse_proxy_url
-from manystream.transport.tls import TLSConfig, make_context
 from manystream.transport.tunnel import open_tunnel
 from manystream.transport.url import Origin, parse_base_url
 from tests.support.addresses import (
@@ -28,11 +27,12 @@ from tests.support.addresses import (
     echo,
     echoes,
     hang,
-    open_sockets,
     read_head,
     reset,
     serving,
 )
+
+pytestmark = pytest.mark.usefixtures("no_leak")
 
 NAME = "api.example.test"
 ORIGIN = Origin("https", NAME, 443)
@@ -49,13 +49,6 @@ def assert_shows_no_secret(error: BaseException) -> None:
         shown = f"{seen!r} {seen} {vars(seen)}"
         assert not any(secret in shown for secret in SECRETS)
         seen = seen.__cause__ or seen.__context__
-
-
-@pytest.fixture(autouse=True)
-def no_leak() -> Iterator[None]:
-    before = open_sockets()
-    yield
-    assert open_sockets() <= before
 
 
 @dataclass
@@ -401,16 +394,6 @@ async def test_a_proxy_that_hangs_can_be_cancelled(autojump_clock: MockClock) ->
 
 
 # --- dialling through it ---
-
-
-@pytest.fixture(scope="module")
-def ca() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def trusting(ca: trustme.CA) -> ssl.SSLContext:
-    return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
 
 
 async def test_tls_inside_the_tunnel_is_with_the_origin(ca: trustme.CA, trusting: ssl.SSLContext) -> None:

@@ -4,7 +4,7 @@ import datetime
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -25,28 +25,13 @@ from cryptography.hazmat.primitives.serialization import (
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.tls import ClientCertificate, TLSConfig, TLSConfigError, handshake, make_context
 from manystream.transport.tls_socket import TLSSocket
-from tests.support.addresses import TLSPeer, closed_port, echoes, hang, open_sockets, reset, serving
+from tests.support.addresses import TLSPeer, closed_port, echoes, hang, reset, serving
+
+pytestmark = pytest.mark.usefixtures("no_leak")
 
 NAME = "api.example.test"
 ORIGIN = f"https://{NAME}:443"
 SECRET = "canary-password"
-
-
-@pytest.fixture(scope="module")
-def ca() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture
-def trusting(ca: trustme.CA) -> ssl.SSLContext:
-    return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
-
-
-@pytest.fixture(autouse=True)
-def no_leak() -> Iterator[None]:
-    before = open_sockets()
-    yield
-    assert open_sockets() <= before
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trustme
 
-from manystream.transport.tls import TLSConfig, handshake, make_context
+from manystream.transport.tls import handshake
 from manystream.transport.tls_socket import TLSSocket
 from tests.support.addresses import LOOPBACK, closed_port, receive, send_all
 
@@ -122,16 +122,6 @@ class Pair:
             while True:
                 text += self.server.read(FULL)
         return text
-
-
-@pytest.fixture(scope="module")
-def ca() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def trusting(ca: trustme.CA) -> ssl.SSLContext:
-    return make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
 
 
 @pytest.fixture(params=[ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])

@@ -17,39 +17,12 @@ import trio.testing
 import manystream as ms
 from manystream.batch import Batch, BatchBudget, BatchError, Counters, Journal, JournalError
 from manystream.batch.model_choice import OneModel
-from manystream.cost import Cost, Unpriced
+from manystream.cost import Unpriced
 from manystream.engine import Engine
-from manystream.engine.call.completion import Completion, Timings
+from manystream.engine.call.completion import Completion
 from manystream.engine.traffic.limits.host import AWAY
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from tests.support.batches import line, records
-
-USAGE = ms.Usage(10, 20, 5, 4, 3, 35)
-COST = Cost("USD", Decimal(1), Decimal(0), Decimal(0), Decimal(2), Decimal(0), Decimal("0.5"), "m", "p")
-
-
-def completed(response: ms.Response | None = None, **members: object) -> Completion:
-    given = response or ms.Response([ms.Text("yes")], ms.FinishReason.STOP, usage=USAGE, model="m-1")
-    values: dict[str, object] = {"attempts": 1, "timings": Timings(finished=1.23456), "request_id": "r", **members}
-    return Completion(True, 200, given, **values)  # type: ignore[arg-type]
-
-
-def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", **members: object) -> Completion:
-    spent = members.pop("spent", None)
-    error = ProviderError(message, category=category, **members)  # type: ignore[arg-type]
-    return Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
-
-
-def provider() -> ms.Provider:
-    return ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="sim")
-
-
-def a_cent(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
-    """A cent for each token, and another unit for each other kind of token."""
-    if model == "free":
-        raise KeyError(model)
-    kinds = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
-    return sum((count or 0) * 10**place for place, count in enumerate((*kinds, usage.cache_write_tokens)))
+from manystream.providers.model.provider_error import ErrorCategory
+from tests.support.batches import COST, USAGE, a_cent, completed, failed, line, provider, records
 
 
 class ScriptedEngine:

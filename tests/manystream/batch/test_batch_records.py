@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import fields, replace
-from decimal import Decimal
 from typing import cast
 
 import manystream as ms
@@ -13,25 +12,12 @@ from manystream.batch import BatchBudget, Counters, Item, LineError, Shard
 from manystream.batch.intake import Intake
 from manystream.batch.model_choice import ModelChoice, OneModel
 from manystream.batch.records import answer_record, failure_record, target_of
-from manystream.cost import Cost, Unpriced
-from manystream.engine.call.completion import AttemptRecord, Completion, Timings
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+from manystream.cost import Unpriced
+from manystream.engine.call.completion import AttemptRecord, Timings
+from manystream.providers.model.provider_error import ErrorCategory
+from tests.support.batches import COST, USAGE, a_cent, completed, failed, provider
 
 ITEM = Item(7, "q7", ms.Request("sim/m", [ms.Message.user("hello")]), 90)
-USAGE = ms.Usage(10, 20, 5, 4, 3, 35)
-COST = Cost("USD", Decimal(1), Decimal(0), Decimal(0), Decimal(2), Decimal(0), Decimal("0.5"), "m", "p")
-
-
-def completed(response: ms.Response | None = None, **members: object) -> Completion:
-    given = response or ms.Response([ms.Text("yes")], ms.FinishReason.STOP, usage=USAGE, model="m-1")
-    values: dict[str, object] = {"attempts": 1, "timings": Timings(finished=1.23456), "request_id": "r", **members}
-    return Completion(True, 200, given, **values)  # type: ignore[arg-type]
-
-
-def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", **members: object) -> Completion:
-    spent = members.pop("spent", None)
-    error = ProviderError(message, category=category, **members)  # type: ignore[arg-type]
-    return Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
 
 
 # --- records ---
@@ -180,18 +166,6 @@ def test_the_record_of_a_refused_line() -> None:
 
 
 # --- costs of earlier runs ---
-
-
-def provider() -> ms.Provider:
-    return ms.OpenAIChat("k", "http://127.0.0.1:9/v1", name="sim")
-
-
-def a_cent(provider: ms.Provider, model: str, usage: ms.Usage) -> float | None:
-    """A cent for each token, and another unit for each other kind of token."""
-    if model == "free":
-        raise KeyError(model)
-    kinds = (usage.input_tokens, usage.output_tokens, usage.thinking_tokens, usage.cached_tokens)
-    return sum((count or 0) * 10**place for place, count in enumerate((*kinds, usage.cache_write_tokens)))
 
 
 def test_answers_of_earlier_runs_have_the_cost_that_is_known() -> None:
