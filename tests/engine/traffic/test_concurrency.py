@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
+from manystream.engine.traffic.limits.concurrency import Concurrency
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.server_load import ServerLoad
 
@@ -39,20 +39,6 @@ def test_it_doubles_with_quick_unstreamed_answers_and_grows_slowly_with_others()
         concurrency.end(waiting.pop(0), 2.5, 10)
         waiting += start(concurrency, int(concurrency.limit) - concurrency.running, 2.5)
     assert 16 < concurrency.limit < 20
-
-
-def test_a_round_that_is_too_slow_cuts_by_what_waits_inside() -> None:
-    concurrency = Concurrency()
-    for ticket in start(concurrency, 1, 0):
-        concurrency.first_token(ticket, 0.1)
-        concurrency.leave(ticket)
-    tickets = start(concurrency, 8, 1)
-    for ticket in tickets:
-        concurrency.first_token(ticket, 2.1)
-    for ticket in tickets:
-        concurrency.end(ticket, 5)
-    # 1 s of 4 is spent waiting: a quarter of the 8 waits inside.
-    assert concurrency.limit == 6
 
 
 def test_what_runs_during_a_pause_is_not_judged() -> None:
@@ -102,44 +88,6 @@ def test_a_slow_round_does_not_go_back_to_a_refused_limit() -> None:
         for ticket in running:
             concurrency.end(ticket, now + 9)
     assert concurrency.limit <= 2
-
-
-def test_after_a_cut_a_good_round_adds_one() -> None:
-    concurrency = Concurrency()
-    concurrency.refuse(start(concurrency, 8, 0)[0], None, 1)
-    for ticket in list(concurrency._calls):
-        concurrency.leave(ticket)
-    tickets = start(concurrency, 7, 2)
-    for ticket in tickets:
-        concurrency.first_token(ticket, 2.1)
-    for ticket in tickets[:-1]:
-        concurrency.end(ticket, 3)
-        start(concurrency, 1, 3)
-    concurrency.end(tickets[-1], 3)
-    assert concurrency.limit == 8
-
-
-def test_a_declared_number_is_never_exceeded() -> None:
-    concurrency = Concurrency(at_most=3)
-    tickets = start(concurrency, 3, 0)
-    for ticket in tickets:
-        concurrency.first_token(ticket, 0.1)
-    assert (concurrency.limit, concurrency.ready_at(0.1)) == (3, math.inf)
-
-
-def test_a_cancelled_call_frees_its_place_and_teaches_nothing() -> None:
-    concurrency = Concurrency()
-    tickets = start(concurrency, 8, 0)
-    concurrency.leave(tickets[0])
-    assert (concurrency.limit, concurrency.running, concurrency.ready_at(0)) == (8, 7, 0)
-
-
-def test_a_longer_prompt_s_least_time_bounds_a_shorter_one() -> None:
-    least = LeastTimes()
-    assert least.measure(1000, 2.0, 0) == 2.0
-    assert least.measure(10, 5.0, 0) == 2.0
-    assert least.measure(4000, 9.0, 0) == 9.0
-    assert least.measure(1000, 3.0, 601) == 3.0
 
 
 def say(concurrency: Concurrency, *reports: tuple[float, float]) -> list[int]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import gc
-import math
 import random
 
 import pytest
 
 from manystream.engine.traffic.queue.fair_queue import (
-    FREE,
     MOST_AWAY,
-    Cost,
     FairQueue,
     Permit,
     PermitState,
     TenantClass,
-    TenantLine,
 )
 from manystream.providers.model.options import Priority
 
@@ -133,15 +129,6 @@ def test_a_refused_call_is_next_again_and_its_service_given_back() -> None:
     assert queue.take(0) is refused
 
 
-def test_a_call_refused_five_times_does_not_block_its_tenant() -> None:
-    queue = FairQueue()
-    stubborn, other = waiting(queue), waiting(queue)
-    for _ in range(5):
-        assert queue.take(0) is stubborn
-        queue.put_back(stubborn)
-    assert [queue.take(0), queue.take(0)] == [other, stubborn]
-
-
 def test_a_cancelled_call_is_gone() -> None:
     queue = FairQueue()
     tickets = [waiting(queue, tenant=str(number % 3)) for number in range(9)]
@@ -182,19 +169,6 @@ def added(
 # --- tickets ---
 
 
-def test_a_new_ticket_waits_for_nothing_and_costs_nothing() -> None:
-    ticket = Permit(300, 20)
-    assert (ticket.input_tokens, ticket.max_output, ticket.cost, ticket.priority, ticket.tenant) == (
-        300, 20, FREE, NORMAL, None,
-    )  # fmt: skip
-    assert (ticket.owner, ticket.size, ticket.refusals, ticket.state, ticket.sent_at, ticket.sent_before) == (
-        None, 320, 0, PermitState.NEW, -math.inf, FREE,
-    )  # fmt: skip
-    assert (ticket.number, ticket.line, ticket.before, ticket.after) == (0, None, None, None)
-    assert (ticket.charged, ticket.is_first_of_tenant) == (FREE, False)
-    assert FREE == (0, 0, 0, 0)
-
-
 @pytest.mark.parametrize(
     ("tokens", "output", "size"), [(0, None, 1), (0.5, 0.25, 1), (1, 0, 1), (2, None, 2), (3, 4, 7)]
 )
@@ -202,84 +176,7 @@ def test_a_call_counts_as_at_least_one_token(tokens: float, output: float | None
     assert Permit(tokens, output).size == size
 
 
-def test_only_a_call_under_way_is_charged() -> None:
-    ticket = Permit(1, 1)
-    ticket.cost = Cost(1, 2, 3, 5)
-    charged: list[float] = []
-    for state in PermitState:
-        ticket.state = state
-        charged.append(ticket.charged.tokens)
-    assert charged == [0, 0, 5, 5, 0]
-    assert [(state.name, state.value) for state in PermitState] == [
-        ("NEW", 0), ("QUEUED", 1), ("SENT", 2), ("CONFIRMED", 3), ("ENDED", 4),
-    ]  # fmt: skip
-    assert repr(ticket) == "Permit(ENDED, normal, tenant=None, cost=(1, 2, 3, 5))"
-
-
-def test_a_line_is_a_list_from_which_any_call_can_leave() -> None:
-    line = TenantLine("a")
-    assert (line.name, line.service, line.backlog, line.length, line.version, line.octave) == ("a", 0, 0, 0, 0, 0)
-    one, two, three, four = (Permit(tokens, 0) for tokens in (10, 20, 30, 40))
-    line.add(two, at_head=False)
-    line.add(three, at_head=False)
-    line.add(one, at_head=True)
-    line.add(four, at_head=False)
-    assert [ticket.number for ticket in (one, two, three, four)] == [-1, 0, 1, 2]
-    assert (line.first, line.last, line.length, line.backlog) == (one, four, 4, 100)
-    assert [(ticket.before, ticket.after) for ticket in (one, two, three, four)] == [
-        (None, two), (one, three), (two, four), (three, None),
-    ]  # fmt: skip
-    assert [ticket.is_first_of_tenant for ticket in (one, two)] == [True, False]
-    line.unlink(two)
-    assert (one.after, three.before, two.line, two.before, two.after) == (three, one, None, None, None)
-    line.unlink(one)
-    line.unlink(four)
-    assert (line.first, line.last, line.length, line.backlog) == (three, three, 1, 30)
-    assert (three.before, three.after) == (None, None)
-    line.backlog += 1e-12  # what rounding leaves
-    line.unlink(three)
-    assert (line.first, line.last, line.length, line.backlog) == (None, None, 0, 0)
-    line.add(one, at_head=True)
-    assert (one.number, line.first, line.last) == (0, one, one)
-
-
 # --- tenants ---
-
-
-def test_a_class_counts_its_calls_and_tokens() -> None:
-    queue = TenantClass()
-    one, two = added(queue, 100, "a"), added(queue, 50, "b")
-    assert (queue.length, queue.backlog, sorted(map(str, queue.present))) == (2, 150, ["a", "b"])
-    queue.remove(one)
-    assert (queue.length, queue.backlog, list(queue.present)) == (1, 50, ["b"])
-    queue.backlog += 1e-12
-    queue.remove(two)
-    assert (queue.length, queue.backlog, queue.present) == (0, 0, {})
-
-
-def test_a_new_tenant_starts_with_the_least_service_of_others() -> None:
-    queue = TenantClass()
-    for tokens in (100, 200, 10):
-        added(queue, tokens, "a")
-    assert queue.present["a"].service == 0
-    queue.take()
-    added(queue, 10, "b")
-    assert (queue.present["a"].service, queue.present["b"].service) == (100, 100)
-    assert queue.take().tenant == "a"
-    added(queue, 10, "c")
-    assert queue.present["c"].service == 100
-
-
-def test_a_tenant_starts_no_lower_than_the_last_call_taken() -> None:
-    queue = TenantClass()
-    added(queue, 70, "a")
-    added(queue, 50, "a")
-    queue.take()
-    queue.take()
-    added(queue, 10, "b")
-    assert queue.present["b"].service == 70
-    added(queue, 10, "a")
-    assert queue.present["a"].service == 120, "its own service is not forgotten"
 
 
 def passed(queue: TenantClass, tokens: float, tenant: str | None) -> Permit:
@@ -453,16 +350,6 @@ def test_places_count_all_calls_of_higher_classes() -> None:
     added(queue, 40, priority=BATCH)
     tickets = [added(queue, 1, priority=priority) for priority in (INTERACTIVE, NORMAL, BATCH)]
     assert [queue.ahead_of(ticket) for ticket in tickets] == [(1, 5.5), (3, 21.5), (5, 52.5)]
-
-
-def test_a_class_is_passed_over_from_the_first_call_of_another() -> None:
-    queue = FairQueue()
-    for _ in range(5):
-        added(queue, priority=INTERACTIVE)
-    added(queue, priority=BATCH)
-    added(queue, priority=BATCH)
-    taken = [queue.take(now).priority for now in (0.0, 29.9, 30.0, 40.0, 59.9, 60.0)]
-    assert taken == [INTERACTIVE, INTERACTIVE, BATCH, INTERACTIVE, INTERACTIVE, INTERACTIVE]
 
 
 def test_a_class_that_became_empty_is_not_passed_over() -> None:

@@ -13,7 +13,6 @@ from manystream.engine.traffic.limits.bucket import BucketSize, declared_buckets
 from manystream.engine.traffic.limits.quota import Impossible, Quota
 from manystream.engine.traffic.limits.rate_limit import RateLimit
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
-from manystream.providers.errors import InvalidRequestError
 from manystream.providers.limits.charging import Charging, charging_of
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 
@@ -71,14 +70,6 @@ def test_a_rest_is_without_calls_that_may_have_been_overtaken() -> None:
     assert level(quota, "requests", 0) == 55
 
 
-def test_later_rests_are_not_read() -> None:
-    quota = a_quota()
-    quota.confirm(send(quota, 0), requests(60, 40), 0)
-    quota.confirm(send(quota, 0), requests(60, 10), 0)
-    quota.confirm(send(quota, 0), requests(60, 60), 0)
-    assert level(quota, "requests", 0) == 38
-
-
 def test_a_changed_limit_scales_rate_level_and_capacity() -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), requests(60, 40), 0)
@@ -94,20 +85,6 @@ def test_a_rest_without_a_limit_is_ignored(report: QuotaReport) -> None:
     quota = a_quota()
     quota.confirm(send(quota, 0), report, 0)
     assert quota.reported == {}
-
-
-def test_a_limit_of_another_tier_is_ignored() -> None:
-    quota = a_quota()
-    limit = ReportedLimit("input-tokens", Unit.INPUT_TOKENS, MINUTE, 100, 0, tier="priority")
-    quota.confirm(send(quota, 0), QuotaReport((limit,)), 0)
-    assert quota.reported == {}
-
-
-def test_an_empty_bucket_says_when_there_is_room() -> None:
-    quota = a_quota()
-    quota.confirm(send(quota, 0), requests(60, 0), 0)
-    assert ready_at(quota, 0) == 1.0
-    assert ready_at(quota, 1.0) == 1.0
 
 
 def test_a_daily_limit_is_one_bucket_and_not_spread_over_the_day() -> None:
@@ -127,14 +104,6 @@ def test_the_first_refusal_makes_a_bucket_at_the_reported_rate() -> None:
     learned = quota.learned[REQUESTS]
     assert (learned.rate, learned.capacity) == (4, 4)
     assert learned.fill(1.25) == 1.0
-
-
-def test_without_a_reported_limit_it_has_half_of_what_was_sent() -> None:
-    quota = a_quota()
-    for count in range(10):
-        quota.confirm(send(quota, count / 2), NOTHING, count / 2)
-    quota.refuse(send(quota, 5), REFUSED, 5.5)
-    assert quota.learned[REQUESTS].rate == 1.0
 
 
 def test_no_header_lifts_it() -> None:
@@ -158,15 +127,6 @@ def with_learned_rate(accepted: int) -> Quota:
     return quota
 
 
-def test_a_refusal_after_ten_costs_cuts_the_rate_once() -> None:
-    quota = with_learned_rate(10)
-    one, other = send(quota, 2), send(quota, 2)
-    quota.refuse(one, REFUSED, 2.1)
-    assert quota.learned[REQUESTS].rate == pytest.approx(70)
-    quota.refuse(other, REFUSED, 2.1)
-    assert quota.learned[REQUESTS].rate == pytest.approx(70)
-
-
 def test_with_fewer_the_hold_doubles_and_the_rate_is_cut_once() -> None:
     quota = with_learned_rate(9)
     now, seen = 2.0, list[tuple[float, float]]()
@@ -177,29 +137,7 @@ def test_with_fewer_the_hold_doubles_and_the_rate_is_cut_once() -> None:
     assert seen == [(0.25, 100), (0.5, 100), (1, 70), (2, 70), (4, 70), (8, 70), (16, 70), (16, 70)]
 
 
-def test_growth_is_two_percent_a_call_up_to_the_limit() -> None:
-    quota = with_learned_rate(10)
-    quota.refuse(send(quota, 2), REFUSED, 2)
-    rates = list[float]()
-    for now in (3.0, 3.0, 3.0, 3.0, 4.0):
-        quota.confirm(send(quota, now), NOTHING, now)
-        rates.append(quota.learned[REQUESTS].rate / 70)
-    assert rates == pytest.approx([1.02, 1.0404, 1.0404 * 1.01, 1.0404 * 1.01, 1.0404 * 1.01 * 1.02])
-    for second in range(5, 60):
-        quota.confirm(send(quota, second), NOTHING, second)
-    assert quota.learned[REQUESTS].rate == 100
-
-
 # 5. Window.
-
-
-def test_ten_calls_may_be_unconfirmed() -> None:
-    quota = a_quota()
-    tickets = [send(quota, 0) for _ in range(10)]
-    assert ready_at(quota, 0.25) == 0.5
-    quota.confirm(tickets[0], NOTHING, 0.3)
-    assert quota.window.size == 11
-    assert ready_at(quota, 0.3) == 0.3
 
 
 def test_half_a_second_without_a_refusal_confirms() -> None:
@@ -209,13 +147,6 @@ def test_half_a_second_without_a_refusal_confirms() -> None:
     assert {ticket.state for ticket in tickets} == {PermitState.CONFIRMED}
 
 
-def test_the_window_grows_only_while_half_of_it_is_used() -> None:
-    quota = a_quota()
-    for now in range(20):
-        quota.confirm(send(quota, now), NOTHING, now)
-    assert quota.window.size == 10
-
-
 def test_the_window_grows_to_three_times_a_known_rate() -> None:
     """The server accepts each call after half a second and allows 60 a second: 3 × 60 × 0.5 calls."""
     quota = a_quota(requests_per_minute=3600)
@@ -223,14 +154,6 @@ def test_the_window_grows_to_three_times_a_known_rate() -> None:
         for ticket in [send(quota, now) for _ in range(quota.window.size)]:
             quota.confirm(ticket, NOTHING, now + 0.5)
     assert quota.window.size == 90
-
-
-def test_the_window_of_a_fast_server_with_a_rate_is_small() -> None:
-    quota = a_quota(requests_per_minute=3600)
-    for step in range(200):
-        for ticket in [send(quota, step) for _ in range(quota.window.size)]:
-            quota.confirm(ticket, NOTHING, step + 0.005)
-    assert quota.window.size <= 32
 
 
 @pytest.mark.parametrize("limit", [None, 1e6], ids=["no limit", "a limit per day"])
@@ -380,39 +303,11 @@ def test_the_next_scarce_limit_is_blamed_after_the_first() -> None:
 # 9. Declared limits.
 
 
-def test_less_than_one_request_is_one_in_a_longer_time() -> None:
-    quota = a_quota(requests_per_second=0.5)
-    assert quota.never(Permit(100, 0), 0) is None
-    send(quota, 0)
-    assert ready_at(quota, 0) == 2
-
-
-def test_a_declared_limit_is_full_at_the_start() -> None:
-    quota = a_quota(requests_per_second=2)
-    for _ in range(2):
-        send(quota, 5)
-    assert ready_at(quota, 5) == 5.5
-
-
 def test_a_shared_limit_holds_for_all_that_share_it() -> None:
     shared = declared_buckets(RateLimit(requests_per_second=1))
     one, other = Quota(PLAIN, declared=shared), Quota(PLAIN, declared=shared)
     send(one, 0)
     assert ready_at(other, 0) == 1
-
-
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "60"])
-def test_a_limit_that_is_no_number_above_zero_is_an_error(value: float) -> None:
-    with pytest.raises(InvalidRequestError, match=r"rates\.requests_per_minute"):
-        RateLimit(requests_per_minute=value)
-
-
-def test_without_adapting_only_declared_limits_and_hints_hold() -> None:
-    quota = Quota(PLAIN, declared=declared_buckets(RateLimit(requests_per_minute=6000)), adaptive=False)
-    for _ in range(50):
-        send(quota, 0)
-    quota.refuse(send(quota, 0), QuotaReport(refusal=Refusal.RATE, hint=2), 0)
-    assert (quota.learned, ready_at(quota, 0), ready_at(quota, 2)) == ({}, 2, 2)
 
 
 # 10. What can never go.
@@ -424,23 +319,6 @@ def test_an_exhausted_quota_is_tried_again_after_a_minute() -> None:
     impossible = quota.never(Permit(1, 1), 2)
     assert (impossible.refusal, impossible.retry_after) == (Refusal.SPENT, 59)
     assert quota.never(Permit(1, 1), 61) is None
-
-
-def test_a_request_larger_than_a_declared_limit_can_never_go() -> None:
-    quota = a_quota(tokens_per_minute=1000)
-    impossible = quota.never(Permit(900, 200), 0)
-    assert impossible is not None
-    assert impossible.refusal is Refusal.TOO_LARGE
-    assert "tokens_per_minute" in impossible.why
-
-
-def test_a_used_up_day_is_said_at_once() -> None:
-    quota = a_quota(requests_per_day=2)
-    assert quota.never(Permit(1, 1), 0) is None
-    send(quota, 0)
-    send(quota, 0)
-    impossible = quota.never(Permit(1, 1), 0)
-    assert impossible.retry_after == pytest.approx(43200)
 
 
 # --- what a quota says and does beyond its main rules: words, messages for the log, boundaries, and what is ---
@@ -468,17 +346,6 @@ def send_call(quota: Quota, now: float, tokens: float = 100, output: float = 0) 
 
 def report(unit: Unit, limit: float, remaining: float | None = None, window: float = MINUTE) -> QuotaReport:
     return QuotaReport((ReportedLimit(unit.words, unit, window, limit, remaining),))
-
-
-def test_a_new_quota_knows_nothing() -> None:
-    quota = plain_quota()
-    assert (quota.sent, quota.running, quota.refused, quota.reported, quota.learned, quota.news) == (
-        0, 0, 0, {}, {}, [],
-    )  # fmt: skip
-    assert (quota.adaptive, quota.hold_until, quota.spent_until, quota.spent_why) == (True, -INF, -INF, "")
-    assert (quota.believed_rate(REQUESTS), quota.level(REQUESTS, 0)) == (INF, INF)
-    assert (quota.ready_at(cost(), 7), quota.fits_at_once(cost(), 7), quota.waits_for(cost(), 7)) == (7, True, "")
-    assert quota.never(Permit(10**9, 10**9), 7) is None
 
 
 def test_a_call_is_counted_from_its_start_to_its_end() -> None:
@@ -868,9 +735,3 @@ def test_a_limit_that_a_call_does_not_use_is_not_blamed() -> None:
     quota = plain_quota(output_tokens_per_minute=60, requests_per_minute=60)
     quota.refuse(send_call(quota, 0), RATE, 0)
     assert list(quota.learned) == [REQUESTS]
-
-
-def test_a_long_window_says_nothing_of_calls_per_second() -> None:
-    quota = plain_quota(requests_per_day=86_400, tokens_per_minute=6000)
-    assert quota._calls_per_second(cost(10)) == 10
-    assert quota._calls_per_second(cost(0)) == INF

@@ -205,14 +205,6 @@ def test_the_limit_before_anything_is_learned() -> None:
     ]
 
 
-def test_a_place_is_free_below_the_limit() -> None:
-    concurrency = Concurrency(at_most=2)
-    running(concurrency, 1, 0)
-    assert concurrency.ready_at(1) == 1
-    running(concurrency, 1, 0)
-    assert (concurrency.running, concurrency.ready_at(1)) == (2, INF)
-
-
 def test_quick_first_tokens_raise_the_limit_while_it_is_in_use() -> None:
     concurrency = Concurrency()
     tickets = running(concurrency, 7, 0)

@@ -172,25 +172,6 @@ def test_the_end_of_a_lease_leaves_a_later_one_counted() -> None:
     assert renew(keeper, second, LEASE_SECONDS + 0.5) == 100
 
 
-def test_a_change_of_the_rate_gives_and_forgives_nothing() -> None:
-    holder = holder_of("a", 0.0)
-    holder.receive(Lease(LeaseNumber(1, 1), 0.0, 100.0), 0.0)
-    assert holder.rate(1.0) == 100
-    bucket_of(holder).take(25, 1.0)  # 5 were saved up
-    holder.receive(Lease(LeaseNumber(1, 2), 1.0, 10.0), 1.0)
-    assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 10)
-    holder.receive(Lease(LeaseNumber(1, 3), 1.0, 1000.0), 1.0)
-    assert bucket_of(holder).ready_at(1, 1.0) == pytest.approx(1.0 + 21 / 1000)
-
-
-def test_many_slow_holders_do_not_send_on_credit() -> None:
-    holder = holder_of("a", 0.0)
-    holder.receive(Lease(LeaseNumber(1, 1), 0.0, 0.5), 0.0)
-    assert holder.rate(1.9) == 0.5, "it is idle, and saves up little"
-    assert bucket_of(holder).ready_at(1, 1.9) == pytest.approx(1.9 + (1 - 0.5 * BURST) / 0.5)
-    assert bucket_of(holder).ready_at(3, 1.9) == math.inf, "the lease ends before"
-
-
 def request(holder: str, now: float, held: int = 0, wanted: float = ALL) -> LeaseRequest:
     return LeaseRequest(holder, now - 0.5, LeaseNumber(1, held), 0.0, wanted)
 
@@ -241,10 +222,6 @@ def test_a_holder_reports_the_lease_that_it_has() -> None:
     assert holder.ask(7.0, 4.9) == LeaseRequest("a", 4.9, LeaseNumber(2, 3), 5.0, 7.0)
     assert holder.ask(7.0, 5.0) == LeaseRequest("a", 5.0, LeaseNumber(2, 3), 0.0, 7.0)
     assert repr(holder) == "<Holder a 5/s until 5.000>"
-
-
-def test_a_holder_with_a_negative_wish_gets_its_part_of_the_rest() -> None:
-    assert renew(Keeper(100, 0.0), holder_of("a", 0.0), 0.0, wanted=-5.0) == 100
 
 
 def lines_of_a_grant(count: int) -> int:

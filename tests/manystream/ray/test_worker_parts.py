@@ -148,14 +148,6 @@ def test_answers_that_hold_calls_back_return_at_once(part: Part) -> None:
     assert part.notified() == (0, 0, 0), "no row waits for it"
 
 
-def test_a_failure_ends_every_wait(part: Part) -> None:
-    part.worker._failure, part.worker._final = "it has ended", True
-    part.worker._counters.running = 1
-    reply = part.worker.exchange(Offer(1, ()))
-    assert part.waits == [("first", 1.0, True), ("failed", 0.04, True), ("urgent", 0.06, True)]
-    assert (reply.failure, reply.final) == ("it has ended", True)
-
-
 def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     counters = Counters(lines=3, running=1, cost={"USD": Decimal(1)}, failures={"server": 2})
     part.worker._counters = counters
@@ -324,44 +316,6 @@ def test_prices_that_are_missing_end_the_worker(monkeypatch: pytest.MonkeyPatch,
     part.run()
     assert part.worker._failure == "--budget, on a worker's machine: prices need the extra `cost`"
     assert (part.worker._final, engines) == (True, [])
-
-
-async def test_rows_leave_one_at_a_time_while_calls_may_start(part: Part) -> None:
-    counters, taken = Counters(), list[tuple[int, bytes]]()
-    part.worker._counters = counters
-    noted: list[tuple[object, float]] = []
-    part.worker._budget = SimpleNamespace(note_line=lambda id, spent: noted.append((id, spent)))
-    batch: Any = SimpleNamespace(counters=counters, is_stopped=False)
-    batch.stop = lambda: setattr(batch, "is_stopped", True)
-
-    async def take() -> None:
-        async for some in part.worker._lines(batch):
-            assert len(some) == 1
-            taken.extend(some)
-            counters.running += 1
-
-    async def look() -> list[int]:
-        part.worker._wake()
-        await wait_all_tasks_blocked()
-        return [number for number, _ in taken]
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(take)
-        some = rows(9)
-        part.exchange(Offer(1, (Row("q1", 1, b"{}", 0.25), *some[1:])))
-        assert await look() == [], "the driver has not confirmed a reply"
-        part.exchange(Offer(2, (), 10.0))
-        assert await look() == [1, 2, 3, 4, 5, 6], "six calls at a time"
-        counters.running = 5
-        assert await look() == [1, 2, 3, 4, 5, 6, 7]
-        part.now = 12.75
-        counters.running = 1
-        assert await look() == [1, 2, 3, 4, 5, 6, 7], "the driver has not called for more than 2.5 seconds"
-        part.exchange(Offer(3, (), 12.75))
-        assert await look() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-        part.worker._ended = True
-        await look()
-    assert (taken[0], noted, batch.is_stopped) == ((1, b"{}"), [("q1", 0.25)], True)
 
 
 # --- records ---
