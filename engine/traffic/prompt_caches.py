@@ -20,7 +20,7 @@ from ...providers.model.options import Priority
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.tokens import Usage
-from ...providers.wire.cache_marks import WirePrefix, system_prefix, wire_prefixes
+from ...providers.wire.cache_marks import WirePrefix, asking_why, system_prefix, why_missed, wire_prefixes
 from ...providers.wire.wire_head import sent_session
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
@@ -64,6 +64,7 @@ class PrefixLine(Pump):
         self._wait = wait
         self._log_name = log_name
         self._is_logged = False
+        self.answer_id: str = ""  # of the latest call, to ask why another one has missed
 
     def take(self, now: float) -> Notification | float:
         found = self.state.take(now, self._wait)
@@ -180,6 +181,8 @@ class PromptCaches:
             for prefix in prefixes
             if prefix.size / BYTES_PER_TOKEN >= least
         ]
+        if self.options.diagnose and lines and lines[-1][0].answer_id:
+            prepared.body = asking_why(body, prepared.shared.dialect.name, lines[-1][0].answer_id)
         may_wait = request.priority != Priority.INTERACTIVE.value
         streamed = None
         is_plain = prepared.forwarder is None and prepared.durable is None and not prepared.asked
@@ -418,6 +421,9 @@ class CachedAdmission(Admission):
             return
         usage = completion.response.usage
         use.read, use.written = usage.cached_tokens, usage.cache_write_tokens
+        use.miss = why_missed(completion.response.provider_data)
+        for line, _ in self._lines:
+            line.answer_id = completion.response.id or line.answer_id
         model.read += use.read or 0
         model.written += use.written or 0
         saved = self._caches.saved(self._prepared, usage)

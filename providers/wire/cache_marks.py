@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple
 
-from ..json.json_values import JSONObject, mapping, string
+from ..json.json_values import JSONObject, dumps, mapping, string
 from ..model.messages import CacheControl
 
 CACHE_CONTROL: Final = "cache_control"
@@ -117,3 +117,31 @@ def system_prefix(body: bytes) -> WirePrefix | None:
     if tools >= 0 > end_of_tools:
         end_of_tools = len(body)
     return WirePrefix((tools, end_of_tools), (found.start(), end), LIFETIME)
+
+
+_DIAGNOSIS: Final = {
+    "anthropic": (b"diagnostics", b"previous_message_id"),
+    "openai-chat": (b"prompt_cache_options", b"comparison_response_id"),
+    "openai-responses": (b"prompt_cache_options", b"comparison_response_id"),
+}
+"""Dialect → the member that asks why a prompt was not in the cache, and its member for the answer to compare with."""
+
+
+def asking_why(body: bytes, dialect: str, answer_id: str) -> bytes:
+    """Return a body that asks why its prompt is not in the cache, unless it asks something there already.
+
+    answer_id: of an answer whose prompt began alike.
+    """
+    member, compared = _DIAGNOSIS.get(dialect, (b"", b""))
+    if not member or b'"%b":' % member in body or not body.endswith(b"}"):
+        return body
+    return b'%b,"%b":{"%b":%b}}' % (body[:-1], member, compared, dumps(answer_id))
+
+
+def why_missed(provider_data: JSONObject) -> str:
+    """Return why a prompt was not in the cache, in the server's words; empty if the server does not say so."""
+    found = mapping(provider_data, "diagnostics") or mapping(provider_data, "prompt_cache_diagnostics") or {}
+    reason = found.get("cache_miss_reason") or found.get("cache_miss")
+    if type(reason) is dict:
+        reason = reason.get("type") or reason.get("reason")
+    return reason if type(reason) is str else ""

@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.model.cached_requests import warming, with_marks
-from manystream.providers.wire.cache_marks import LIFETIME, wire_prefixes
+from manystream.providers.wire.cache_marks import LIFETIME, asking_why, why_missed, wire_prefixes
 
 TOOL = ms.Tool("search")
 
@@ -86,3 +86,12 @@ def test_a_body_without_marks_has_a_prefix_where_that_is_asked() -> None:
     [prefix] = wire_prefixes(wire, unmarked=True)
     assert wire[slice(*prefix.rest)] == b'"messages":[{"role":"system","content":"r"},{'
     assert wire_prefixes(b'{"prompt":"text"}', unmarked=True) == []
+
+
+def test_why_a_prompt_missed_is_asked_and_read() -> None:
+    assert json.loads(asking_why(b'{"a":1}', "anthropic", "m")) == {"a": 1, "diagnostics": {"previous_message_id": "m"}}
+    for body, dialect in ((b'{"diagnostics":{}}', "anthropic"), (b'{"a":1}', "gemini"), (b"[]", "anthropic")):
+        assert asking_why(body, dialect, "m") == body
+    assert why_missed({"diagnostics": {"cache_miss_reason": {"type": "tools_changed"}}}) == "tools_changed"
+    assert why_missed({"prompt_cache_diagnostics": {"cache_miss": "prefix_changed"}}) == "prefix_changed"
+    assert why_missed({"diagnostics": None}) == why_missed({}) == ""

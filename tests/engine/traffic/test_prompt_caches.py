@@ -252,3 +252,23 @@ async def test_agents_of_one_kind_share_cache_keys(autojump_clock: MockClock) ->
     assert len({first for first, _ in sessions}) == 2, "15 requests a minute share one key"
     assert len({*keys["other"], *keys["short"], sessions[0][0], sessions[19][0]}) == 4
     assert all(len(key) == 32 for found in keys.values() for key in found)
+
+
+@pytest.mark.parametrize("model", list(PROVIDERS))
+async def test_a_server_is_asked_why_a_prompt_missed(model: str, autojump_clock: MockClock) -> None:
+    bodies: list[dict[str, dict[str, str]]] = []
+    async with opened(model=model, warm=ms.Warm(diagnose=True, unmarked=True)) as (engine, server):
+        answer = server.service.answer
+
+        def noted(read: HTTPRequest) -> Program:
+            bodies.append(json.loads(read.body))
+            return answer(read)
+
+        server.service.answer = noted  # type: ignore[method-assign]
+        first = await engine.request(request("one", model=model))
+        done = await engine.start_stream(request("two", model=model)).wait()
+    members = {"claude-sonnet-4-5": "diagnostics", "gpt-5.6": "prompt_cache_options"}
+    assert members[model] not in bodies[0]
+    assert [*bodies[1][members[model]].values()] == [first.id]
+    assert done.cache is not None
+    assert done.cache.miss == ""
