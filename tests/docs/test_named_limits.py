@@ -128,7 +128,7 @@ def test_every_limit_that_a_page_names_is_shown() -> None:
 MISSING = {
     "HTTP/2": r'"h2"',
     "HTTP/3": r'"h3"|\bquic\b',
-    "WebSockets (so no realtime interfaces)": r"import websockets|sec-websocket-key",
+    "realtime interfaces": r"/v1/realtime\b|openai-beta: realtime",
     "compressed answers": r"accept-encoding: gzip",
     "Everything that is not a model call": r"class (?:Embeddings?|FineTuning|Moderation)\b",
     "embeddings": r'/embeddings"',
