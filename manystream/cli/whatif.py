@@ -7,7 +7,7 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .. import InvalidRequestError, Traffic
@@ -40,7 +40,9 @@ exit status:
   130  interrupted"""
 
 INVALID = 3
-READERS = {name: int if name in ("concurrent", "output_tokens") else float for name in Server.__slots__}
+READERS: dict[str, Callable[[str], object]] = {
+    name: int if name in ("concurrent", "output_tokens") else float for name in Server.__slots__
+}
 """Option of a server → the function that reads its value."""
 
 

@@ -36,7 +36,7 @@ LEAST_FIRST = 0.0005
 LEAST_REFUSALS = 3
 """Fewer refusals without a reported limit are failures at their place."""
 
-BUCKETS = (60.0, 30.0, 10.0, 5.0, 2.0, 1.0)
+BUCKETS: tuple[float, ...] = (60.0, 30.0, 10.0, 5.0, 2.0, 1.0)
 """Seconds of its rate that a limit may hold: the one is taken whose refusals come closest to the recorded ones."""
 
 SAMPLE = 1000
@@ -46,7 +46,7 @@ SILENT = "deepseek"
 """The simulated server that reports no limit and gives no hint: for a server of which no header is known."""
 
 HINTING = "openai"
-FIELDS = {
+FIELDS: dict[tuple[Unit, float], str] = {
     (Unit.REQUESTS, SECOND): "requests_per_second",
     (Unit.REQUESTS, MINUTE): "requests_per_minute",
     (Unit.REQUESTS, DAY): "requests_per_day",

@@ -19,7 +19,11 @@ from .recorded import BROKEN, LEFT, REFUSED, USAGE, Names, Recorded, Table
 Price: TypeAlias = Callable[[Provider, str, Usage], float | None]
 """`Traffic.price`."""
 
-FAILURES = {REFUSED: ErrorCategory.RATE_LIMIT, 401: ErrorCategory.AUTH, 403: ErrorCategory.AUTH}
+FAILURES: dict[int, ErrorCategory] = {
+    REFUSED: ErrorCategory.RATE_LIMIT,
+    401: ErrorCategory.AUTH,
+    403: ErrorCategory.AUTH,
+}
 """Status → category of a recorded failure; else it is `SERVER` from 500, `INVALID_ARG` below."""
 
 

@@ -39,10 +39,10 @@ FIRST_FORM = (
 PROVIDERS: dict[str, type[Provider]] = {dialect: DIALECT_CLASSES[dialect] for dialect in DIALECTS}
 """Dialect with a simulated server → the class of its providers."""
 
-ENDS = {"whole": 0, "broken": 1, "left": 2}
-WHOLE, BROKEN, LEFT = ENDS.values()
+WHOLE, BROKEN, LEFT = 0, 1, 2
+ENDS: dict[str, int] = {"whole": WHOLE, "broken": BROKEN, "left": LEFT}
 
-USAGE = {
+USAGE: dict[str, str] = {
     "input": "input_tokens",
     "cached": "cached_tokens",
     "written": "cache_write_tokens",
@@ -52,8 +52,19 @@ USAGE = {
 """Column → member of a usage."""
 
 
-CALL_COLUMNS = ("asked", "size", "caps", "stream", "priority", "tenant", "session", "requested", "server", "exchange")
-EXCHANGE_COLUMNS = (
+CALL_COLUMNS: tuple[str, ...] = (
+    "asked",
+    "size",
+    "caps",
+    "stream",
+    "priority",
+    "tenant",
+    "session",
+    "requested",
+    "server",
+    "exchange",
+)
+EXCHANGE_COLUMNS: tuple[str, ...] = (
     *("call", "server", "key", "started", "first", "ended", "status", "how", "next"),
     *("load", "offset", "ratio"),
 )

@@ -157,7 +157,7 @@ def _differences(before: Outcomes, found: Outcomes, *, by_chance: bool) -> list[
 
 # --- as text ---
 
-ROWS = ("calls", "failed", "refused", "cost", "p50", "p95", "waited", "wait p95")
+ROWS: tuple[str, ...] = ("calls", "failed", "refused", "cost", "p50", "p95", "waited", "wait p95")
 
 
 def cells(figures: Figures) -> tuple[str, ...]:
