@@ -134,8 +134,9 @@ def problems(seed: int) -> list[str]:
         alone = workload.shared[work.prefix] == 1 or work.priority is ms.Priority.INTERACTIVE
         if waited and (alone or work.prefix is None):
             found.append(f"a call with a beginning of its own, or an interactive one, waited {waited:.1f} s: {work}")
-    hung = HANG if any(work.fault == "stall=0" for work in workload.works) else 0.0
-    later = 1.25 * (COLD + 5 * WARM) + workload.caches.lag + hung
+    faults = {work.fault for work in workload.works}
+    again = HANG if "stall=0" in faults else 1.0 + 1.25 * COLD if faults != {""} else 0.0  # at the end instead of early
+    later = 1.25 * (COLD + 5 * WARM) + workload.caches.lag + again
     if on.end > off.end + later:
         found.append(f"it ended at {on.end:.1f} s instead of {off.end:.1f} s")
     if on.cost > off.cost + 2 * (workload.caches.machines - 1) * ONE_WRITE:  # another order meets other machines
