@@ -10,7 +10,7 @@ from .completion import Completion
 from .next_step import Outlook
 
 if TYPE_CHECKING:
-    from .call import RunningCall
+    from .call import RunningCall, TargetRequest
 
 
 class AttemptPermit(Protocol):
@@ -75,8 +75,12 @@ class AdmissionControl(Protocol):
         """
         ...
 
-    def rival_chosen(self) -> None:
-        """Receive the report that the second of two attempts has content first. It calls `call.take_rival`."""
+    def chosen(self, attempt: Attempt) -> TargetRequest:
+        """Receive the report that the call goes on with the second of two attempts. Returns its request."""
+        ...
+
+    def lost(self, attempt: Attempt) -> None:
+        """Receive the report that one of two attempts was aborted."""
         ...
 
     def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:

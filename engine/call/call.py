@@ -583,35 +583,30 @@ class RunningCall:
         if not attempt.over:
             attempt.begin(fresh)
 
-    def take_rival(self, request: TargetRequest) -> None:
-        """Go on with the second attempt alone: the first one has failed or was aborted. request: the rival's."""
-        first, attempt, self._rival = self._attempt, self._rival, None
-        assert first is not None, "there are two attempts"
-        assert attempt is not None, "there are two attempts"
-        first.release()
-        self._disarm()
-        self.redirect(request)
-        self._attempt, self._prepared = attempt, attempt.prepared
-        if attempt.state is QUEUED:
-            self._queued_since = min(self._queued_since, self._runtime.loop.clock())
-            attempt.queue_since = self._queued_since - self._queued_before
-            attempt.arm()
-        else:
-            self._leave_queue(self._runtime.loop.clock())
+    def _go_on_with(self, attempt: Attempt) -> None:
+        """Go on with one of two attempts alone: it has content, or the other one has failed. A price function may end
+        the call."""
+        admission, first, rival, self._rival = self._admission, self._attempt, self._rival, None
+        assert admission is not None and first is not None and rival is not None, "there are two attempts"
+        if attempt is rival:
+            self._disarm()
+            self.redirect(admission.chosen(rival))
+            self._attempt, self._prepared, now = rival, rival.prepared, self._runtime.loop.clock()
+            if rival.state is QUEUED:
+                self._queued_since = min(self._queued_since, now)
+                rival.queue_since = self._queued_since - self._queued_before
+                rival.arm()
+            else:
+                self._leave_queue(now)
+        self._end_other(admission, first if attempt is rival else rival)
 
-    def abort_attempt(self) -> Attempt:
-        """End the first of two attempts, and return it: the second one goes on."""
-        attempt = self._attempt
-        assert attempt is not None, "there are two attempts"
-        attempt.abort()
-        return attempt
-
-    def abort_rival(self) -> Attempt | None:
-        """End the second attempt, and return it; None if it has ended."""
-        rival, self._rival = self._rival, None
-        if rival is not None:
-            rival.abort()
-        return rival
+    @staticmethod
+    def _end_other(admission: AdmissionControl, attempt: Attempt) -> None:
+        """End one of two attempts, unless it has failed."""
+        if not attempt.over:
+            attempt.abort()
+            admission.lost(attempt)
+        attempt.release()
 
     # --- as the listener of attempts ---
 
@@ -747,9 +742,8 @@ class RunningCall:
 
     def _chosen(self, attempt: Attempt) -> bool:
         """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
-        if attempt is self._rival:
-            assert self._admission is not None
-            self._admission.rival_chosen()
+        if self._rival is not None and self._step is OPEN:
+            self._go_on_with(attempt)
         return self._step is OPEN
 
     def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
@@ -794,9 +788,12 @@ class RunningCall:
         self._sign(error, attempt)
         runtime, now, delivered = self._runtime, self._runtime.loop.clock(), self._delivered
         answer = attempt.prepared.durable or attempt.prepared.continued
-        progress = None if answer is None else answer.take(attempt, error, now, unread=unread, delivered=delivered)
+        at_once = unread or attempt.asks_for_another_key(error)
+        progress = None
+        if answer is not None:
+            part, lasted = attempt.partial_response(), attempt.answered_for(now)
+            progress = answer.take(attempt, part, error, now, lasted, at_once=at_once, delivered=delivered)
         if progress is None:
-            at_once = not delivered and (unread or attempt.asks_for_another_key(error))
             progress = LOST if delivered else SENT_AT_ONCE if at_once else SENT_AGAIN
             self._unanswered = attempt.sent and error.category in UNANSWERED and error.http_status < 400
         else:
@@ -829,6 +826,8 @@ class RunningCall:
         match step:
             case Send(fresh):
                 self._begin(attempt.permit, fresh=fresh)
+            case Wait() if self._rival is not None:
+                self._go_on_with(self._rival)
             case Wait():
                 self._enter_queue()
                 self._arm()
@@ -858,7 +857,6 @@ class RunningCall:
         admission = self._admission
         assert admission is not None
         if unread or rival.asks_for_another_key(error):
-            admission.resent(rival, error)  # as for the first attempt
             self._begin_beside(rival.prepared, rival.clocks, rival.permit, fresh=unread)
         else:
             self._rival = None
@@ -988,8 +986,9 @@ class RunningCall:
         attempt = self._attempt
         if attempt is not None:
             attempt.abort()
-        if self._rival is not None:
-            self._rival.abort()
+        rival, self._rival = self._rival, None
+        if rival is not None and self._admission is not None:
+            self._end_other(self._admission, rival)
         if self._cancelling is not None:
             self._cancelling.abort()
         if self._admission is not None:

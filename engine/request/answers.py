@@ -7,23 +7,13 @@ from __future__ import annotations
 
 import abc
 import enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.response import Response
 
 if TYPE_CHECKING:
     from .prepared import Prepared
-
-
-class FailedAttempt(Protocol):
-    """An attempt that has failed, as an answer sees it. `Attempt` documents the methods."""
-
-    def partial_response(self) -> Response | None: ...
-
-    def asks_for_another_key(self, error: ProviderError) -> bool: ...
-
-    def answered_for(self, now: float) -> float: ...
 
 
 class Verdict(enum.Enum):
@@ -63,11 +53,14 @@ class Answer(abc.ABC):
 
     @abc.abstractmethod
     def take(
-        self, attempt: FailedAttempt, error: ProviderError, now: float, *, unread: bool, delivered: bool
-    ) -> Progress | None:
+        self, attempt: object, part: Response | None, error: ProviderError, now: float, lasted: float, *,
+        at_once: bool, delivered: bool,
+    ) -> Progress | None:  # fmt: skip
         """Keep what an attempt has left, and return how the answer stands; None: as one of which nothing is kept.
 
-        unread: the server cannot have read the request.
+        part: the part of the answer that has arrived.
+        lasted: seconds since the head of a successful response; 0 if there was none.
+        at_once: the server has no fault: it cannot have read the request, or there is a newer key.
         delivered: the program has received a part of the answer.
         """
 

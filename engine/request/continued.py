@@ -13,7 +13,7 @@ from ...providers.model.provider_error import ABORTED_CODE, ProviderError
 from ...providers.model.request import Request
 from ...providers.model.response import Response
 from ...providers.model.tokens import Tokens, Usage, WeightSpan
-from .answers import Answer, FailedAttempt, Progress, Verdict
+from .answers import Answer, Progress, Verdict
 from .prepared import Prepared
 
 
@@ -39,10 +39,11 @@ class ContinuedAnswer(Answer):
         return 0 if self.so_far is None or self.so_far.tokens is None else len(self.so_far.tokens.ids or ())
 
     def take(
-        self, attempt: FailedAttempt, error: ProviderError, now: float, *, unread: bool, delivered: bool
-    ) -> Progress | None:
+        self, attempt: object, part: Response | None, error: ProviderError, now: float, lasted: float, *,
+        at_once: bool, delivered: bool,
+    ) -> Progress | None:  # fmt: skip
         before = self.count
-        self.so_far, self._taken = self.joined(attempt, attempt.partial_response()), attempt
+        self.so_far, self._taken = self.joined(attempt, part), attempt
         self._in_vain = 0 if self.count > before else self._in_vain + 1
         if self._is_whole and self.so_far is not None:
             self.so_far.finish_reason = FinishReason.LENGTH

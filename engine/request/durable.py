@@ -18,8 +18,9 @@ from ...providers.catalog.read_events import ReadEvents
 from ...providers.errors import InvalidRequestError
 from ...providers.json.json_values import MalformedJSONError, dumps, loads
 from ...providers.model.provider_error import ErrorCategory, ProviderError, malformed
+from ...providers.model.response import Response
 from ...providers.model.rules import text
-from .answers import Answer, FailedAttempt, Progress, Verdict
+from .answers import Answer, Progress, Verdict
 
 if TYPE_CHECKING:
     from .prepared import Prepared
@@ -213,17 +214,18 @@ class DurableAnswer(Answer):
         self.asks_whole = self.reads and not self.events.advanced
 
     def take(
-        self, attempt: FailedAttempt, error: ProviderError, now: float, *, unread: bool, delivered: bool
-    ) -> Progress | None:
+        self, attempt: object, part: Response | None, error: ProviderError, now: float, lasted: float, *,
+        at_once: bool, delivered: bool,
+    ) -> Progress | None:  # fmt: skip
         if self.answer_id is None:
             return None
-        if unread or attempt.asks_for_another_key(error) or self._has_no_events(error):
+        if at_once or self._has_no_events(error):
             return Progress(Verdict.READ, at_once=True)
         # Not all servers may know a new answer yet.
         is_known = self.attached or self.events.is_found or self._in_vain > NEW or delivered
         if self.ended or not (error.retryable or (error.http_status == NOT_FOUND and not is_known)):
             return Progress(Verdict.LOST)
-        if self.events.advanced or attempt.answered_for(now) >= LASTED:
+        if self.events.advanced or lasted >= LASTED:
             self._reached_at, self._in_vain = now, 0
         self._reached_at = min(self._reached_at, now)
         self.events.advanced = False

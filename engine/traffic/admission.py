@@ -499,16 +499,14 @@ class Admission(WaitingCall):
         """The first content of the answer came, or the whole answer."""
         if self._hedging is not None:
             self._hedging.first_content(now)
-            self._end_rival(now)
         targets.route.succeed(candidate.target_index, candidate.attempt_number, now - candidate.sent_at, now)
 
     # --- after an attempt ---
 
     def resent(self, attempt: Attempt, error: ProviderError) -> None:
         candidate, now = _of(attempt), self._now
-        if candidate is self._candidate:
-            self._record(candidate, error, NOTHING_SPENT, now)
-            candidate.began = now
+        self._record(candidate, error, NOTHING_SPENT, now)
+        candidate.began = now
 
     def failed(self, attempt: Attempt, error: ProviderError, *, left: int, may_wait: bool) -> Outlook:
         candidate, sent, now, targets = _of(attempt), attempt.sent, self._now, self.targets
@@ -538,20 +536,14 @@ class Admission(WaitingCall):
             if not is_paused:
                 is_last = left + in_vain <= 0
                 judged = targets.judge(candidate, error, refusal, now, waits=waits, is_last=is_last)
-            if judged is not None:
-                beside = self._running.rival is not None
-                if not beside or not (judged.retryable or targets.may_leave(error)):
-                    return _outlook(judged, is_counted=is_counted)
-            self._runtime.soon(partial(self._after_failure, candidate if is_paused else None), self.on_defect)
+            beside = self._running.rival is not None
+            if judged is not None and not (beside and (judged.retryable or targets.may_leave(error))):
+                return _outlook(judged, is_counted=is_counted)
+            if not beside:
+                avoided = candidate if is_paused else None
+                self._runtime.soon(lambda: self._go_on(self._now, avoided=avoided), self.on_defect)
         self._begin_to_wait(now)
         return Outlook(Limits.WAIT, error, is_counted)
-
-    def _after_failure(self, avoided: Candidate | None) -> None:
-        if self._call is not None and not self._is_under_way:
-            if self._call.rival is not None:
-                self._take_rival(self._call.rival)
-            else:
-                self._go_on(self._now, avoided=avoided)
 
     def end(self, outcome: Completion | None, attempt: Attempt | None) -> None:
         candidate, targets, now = self._candidate, self.targets, self._now
@@ -559,7 +551,6 @@ class Admission(WaitingCall):
             return
         if self._hedging is not None:
             self._hedging.disarm()
-            self._end_rival(now)
         if targets is not None:
             self._end_hold(targets, now)
         self._left(self._queued, now)
@@ -681,43 +672,26 @@ class Admission(WaitingCall):
         call.begin_rival(request, rival)
         return True
 
-    def rival_chosen(self) -> None:
-        call, now = self._running, self._now
-        if self._hedging is not None:
-            self._hedging.disarm()
-        if self._is_under_way:
-            self._lose(call.abort_attempt(), now)
-        if self._call is not None and call.rival is not None:  # the price function may have ended the call
-            self._take_rival(call.rival)
-
     def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
         rival, targets = _of(attempt), self.targets
         self._give_back(rival, attempt, error, None, self._now, sent=attempt.sent, has_failed=True)
-        is_only = not self._is_under_way or self._candidate.target_index != rival.target_index
-        if targets is not None and is_only:
+        if targets is not None and self._candidate.target_index != rival.target_index:
             targets.fail(rival.target_index, error)
 
-    def _take_rival(self, attempt: Attempt) -> None:
-        """Let the second attempt be the one that the call has."""
+    def chosen(self, attempt: Attempt) -> TargetRequest:
+        if self._hedging is not None:
+            self._hedging.disarm()
         self._left(self._queued, self._now)
         self._candidate = _of(attempt)
-        self._running.take_rival(cast("TargetRequest", self._candidate.request))
+        return cast("TargetRequest", self._candidate.request)
 
-    def _end_rival(self, now: float) -> None:
-        """End the second attempt: the first one has content, or the call ends. May be called again."""
-        attempt = None if self._call is None else self._call.abort_rival()
-        if attempt is not None:
-            self._lose(attempt, now)
-            attempt.release()
-
-    def _lose(self, attempt: Attempt, now: float) -> None:
-        """Give back what an attempt has that was aborted: the other one has content, or the call ends."""
+    def lost(self, attempt: Attempt) -> None:
         lost = ProviderError(
             "ended because the other attempt had the first event, or because the call ended",
             category=ErrorCategory.CANCELLED,
             retryable=False,
         )
-        self._give_back(_of(attempt), attempt, lost, attempt.partial_response(), now, sent=attempt.sent)
+        self._give_back(_of(attempt), attempt, lost, attempt.partial_response(), self._now, sent=attempt.sent)
 
 
 def _of(attempt: Attempt) -> Candidate:
