@@ -39,7 +39,7 @@ MADE_FROM_DATA = {
 }
 """Functions that compile a pattern from a key, or from names of a dialect or of a server's figures.
 
-`tests/engine/test_redaction.py`, `test_the_pattern_of_a_servers_figure_is_linear` and
+`tests/engine/request/test_redaction.py`, `test_the_pattern_of_a_servers_figure_is_linear` and
 `test_time_is_linear` run them."""
 
 

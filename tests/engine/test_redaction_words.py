@@ -9,7 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.engine.request.redaction import redacted
-from tests.engine.test_redaction import redaction
+from tests.engine.request.test_redaction import redaction
 
 KEY = "sk-0123456789abcdefghijXYZ"
 

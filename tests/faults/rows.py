@@ -37,7 +37,7 @@ TORTURE = "faults/test_torture.py::test_"
 FLOODS = "faults/test_floods.py::test_"
 BLOCKED = "manystream/test_blocked_loop.py::test_"
 LIFETIME = "engine/test_lifetime.py::test_"
-DURABLE = "engine/test_durable.py::test_"
+DURABLE = "engine/request/test_durable.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_fatal_callbacks.py::test_"
@@ -329,13 +329,13 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              RESPONSES + "a_repeated_call_is_one_call",
              RESPONSES + "a_final_text_replaces_its_deltas_with_a_warning"),
         _row(90, "an answer of very many choices, blocks or tool calls", "SERVER, with the name of the limit",
-             "no", "no", "providers/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
+             "no", "no", "providers/limits/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
              "faults/test_resources.py::test_small_parts_cost_a_bounded_amount_whatever_their_number"),
         _row(91, "one event of thousands of parts", "success; delivered in portions, as fast as the consumer reads",
              "yes", "-", "engine/test_steps.py::test_the_high_water_mark_holds_within_one_event",
              "engine/test_steps.py::test_callbacks_get_all_parts_and_the_connection_is_reused"),
         _row(92, "answers that are too large together", "SERVER for the largest; the others continue", "no", "no",
-             "engine/test_buffered.py::test_the_call_that_keeps_most_fails_naming_the_limit"),
+             "engine/call/test_buffered.py::test_the_call_that_keeps_most_fails_naming_the_limit"),
     ),
     "Batches, stores and recordings": (
         _row(93, "a batch is cancelled, or its engine closed",
@@ -423,7 +423,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              PROVIDERS + "openai_responses/test_odd_forms.py::test_an_error_beside_a_failed_response_is_its_error"),
         _row(112, "a closed account, or one without credit, as an invalid request (400), in any dialect's form",
              "AUTH, or RATE_LIMIT that no wait ends; another key of the provider is tried", "yes", "with another key",
-             PROVIDERS + "test_refusals.py::test_an_account_that_serves_nothing_is_no_wrong_request",
+             PROVIDERS + "limits/test_refusals.py::test_an_account_that_serves_nothing_is_no_wrong_request",
              "engine/traffic/test_other_refusals.py::test_a_key_without_credit_is_put_aside"),
         _row(113, "a batch's answer that breaks, fits no schema, or names a service tier without a price",
              "as in the live way: a failure with its text, or an answer; what was paid counts in the budget", "-",

@@ -10,7 +10,7 @@ import json
 import re
 from urllib.parse import quote
 
-from tests.engine.test_redaction import KEY
+from tests.engine.request.test_redaction import KEY
 from tests.support.dialects import DIALECTS, frame
 
 CUT = b"\x3f"

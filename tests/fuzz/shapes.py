@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from tests.engine.test_redaction import SPELLINGS
+from tests.engine.request.test_redaction import SPELLINGS
 
 Change: TypeAlias = Callable[[bytes, random.Random], bytes]
 

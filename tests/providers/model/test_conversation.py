@@ -12,8 +12,7 @@ from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.json.json_values import JSONObject, MalformedJSONError
 from manystream.providers.model.messages import Block
 from manystream.store import RowError, rows_from_message
-
-from .strategies import conversations
+from tests.providers.strategies import conversations
 
 SIGNED = ms.Thinking("I need the weather.", "signature-1")
 REDACTED = ms.RedactedThinking("encrypted")

@@ -11,8 +11,7 @@ import manystream as ms
 from manystream.providers.model.messages import Block
 from manystream.providers.model.rows import messages_from_rows
 from manystream.store import Row, RowError, message_from_row, rows_from_message
-
-from .strategies import conversations, messages
+from tests.providers.strategies import conversations, messages
 
 
 def row(kind: str, content: str | None = None, /, **data: object) -> Row:

@@ -11,8 +11,7 @@ from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal, ReportedLimit, Unit
 from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.wire.error_bodies import error_from_object
-
-from .limit_reports import NOW, report
+from tests.providers.limit_reports import NOW, report
 
 NO_LIMIT: list[tuple[str, str, JSON]] = [
     ("openai-chat", "a model that is not there", {"error": {"message": "no", "code": "model_not_available"}}),

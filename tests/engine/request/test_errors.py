@@ -15,7 +15,7 @@ from manystream.engine.call.buffered import Buffered
 from manystream.engine.request.errors import callback_failed, ends_engine, internal, transport_error
 from manystream.engine.request.redaction import hide_words, redacted
 from manystream.transport.errors import Phase, TransportError
-from tests.engine.test_redaction import redaction
+from tests.engine.request.test_redaction import redaction
 from tests.support.addresses import closed_port
 from tests.support.peers import NO_RETRY, Line, answer, chat_answer, error_body, hello, open_peer
 
