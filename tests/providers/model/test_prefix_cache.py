@@ -370,7 +370,7 @@ def test_the_cache_is_released_with_its_conversation() -> None:
     encode("anthropic", request)
     assert repr(prefix_cache_of(request)) == "<PrefixCache: 199 messages>"
     assert "PrefixCache" not in repr(request)
-    assert not [name for name in dir(request) if "cache" in name and not name.startswith("_")]
+    assert {name for name in dir(request) if "cache" in name and not name.startswith("_")} == {"cache"}
     assert request == ms.Request("m", tuple(conversation.messages))
     for copied in (copy.deepcopy(request), pickle.loads(pickle.dumps(request))):
         assert prefix_cache_of(copied) is None
