@@ -27,9 +27,6 @@ STATUS: Final[dict[ErrorCategory, int]] = dict.fromkeys(ErrorCategory, 502) | {
 }  # fmt: skip
 """Category of an error that no provider's answer explains → the status of the response."""
 
-_WHERE = re.compile(r" \((?:(?! \().)*://.*\)\Z", re.DOTALL)
-"""The end of a message that says where a request was sent."""
-
 EVERY_DIALECT: Final = (*DIALECT_MODULES, *PROMPT_DIALECTS)
 CLIENT_HEADERS: Final = {"anthropic-version": "anthropic", "x-goog-api-key": "gemini"}
 """Header that only the clients of a dialect send → the dialect."""
@@ -144,7 +141,8 @@ def error_body(dialect: Dialect, status: int, message: str, code: str) -> bytes:
 def message_to_client(error: ProviderError) -> str:
     """Return an error's message for a client, which may learn the name of the provider and not its address."""
     if error.category is not ErrorCategory.NETWORK:
-        return _WHERE.sub("", error.message)
+        message, found, where = error.message.rpartition(" (")  # the address may be the end of the message
+        return message if found and "://" in where and where.endswith(")") else error.message
     reason = getattr(error.__cause__, "strerror", None) or error.provider_code
     return f"the connection to the provider {error.provider!r} failed ({reason})"
 

@@ -33,6 +33,7 @@ commands:
     doctor    check key, proxy, DNS, TLS and server of each configured provider
     top       show a running engine, live, from another terminal
     bench     measure an endpoint, a proxy, or this machine, and whether the figures can be trusted
+    whatif    show what would have happened to recorded calls under other limits, routes, keys and prices
     serve     serve your providers on this machine, with quotas, routes, budgets and traces
     simulate  run the simulator of the five dialects in the foreground
     completion

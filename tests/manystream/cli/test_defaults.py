@@ -10,7 +10,12 @@ import pytest
 
 from manystream.cli.command_line import COMMANDS, command_parser
 
-REQUIRED = {"run": ["Hello"], "batch": ["prompts.jsonl", "-o", "answers.jsonl"], "completion": ["bash"]}
+REQUIRED = {
+    "run": ["Hello"],
+    "batch": ["prompts.jsonl", "-o", "answers.jsonl"],
+    "completion": ["bash"],
+    "whatif": ["monday.jsonl"],
+}
 """Command → the arguments that it needs."""
 
 DEFAULTS: dict[str, dict[str, object]] = {
@@ -62,6 +67,8 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "streams": None, "max_gap": None, "seconds": None, "requests": None, "ramp": None, "no_stream": False,
         "max_tokens": None, "header": [],
         "simulate": None, "monitor": False, "json": False},
+    "whatif": {"file": "monday.jsonl", "as_recorded": False, "traffic": None, "server": [], "keys": [], "model": [],
+        "compare": False, "html": None, "json": False, "seed": 0},
     "serve": {"provider": [], "base_url": None, "traffic": [], "route": [], "budget": [], "host": "127.0.0.1",
         "port": 0, "key": None, "attempts": 6, "keep_alive": 15.0, "queue": 60.0, "grace": 25.0, "trace": None,
         "record": None, "websocket": False, "monitor": False},
