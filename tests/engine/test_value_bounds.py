@@ -36,7 +36,7 @@ BOUNDS: dict[str, tuple[Checker, Callable[[], object], list[object], list[object
     "temperature": (REQUEST, request, [0, 2.5, None], [-SMALL, math.inf, math.nan]),
     "top_p": (REQUEST, request, [0, 1, 0.5, None], [-SMALL, 1 + SMALL]),
     "seed": (REQUEST, request, [-(2**63), 2**63 - 1, 0, None], [-(2**63) - 1, 2**63]),
-    "max_output_tokens": (REQUEST, request, [1, None], [0]),
+    "max_output_tokens": (REQUEST, request, [1, None], [-1]),
     "priority": (REQUEST, request, ["interactive", "normal", "batch"], ["", "high"]),
     "tool_choice": (REQUEST, request, ["auto", "none", "required", "search"], [""]),
     "tenant": (REQUEST, request, ["t", None], [""]),

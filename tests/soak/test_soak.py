@@ -188,7 +188,7 @@ async def run(seconds: float, at_once: int, pace: float, patience: float) -> Ran
         statistics = engine.statistics()
         assert statistics.started == statistics.completed == soak.started == sum(soak.ledger.outcomes.values())
         assert statistics.calls == {}
-        assert set(statistics.connections.values()) <= {OriginStatistics()}
+        assert all(origin == OriginStatistics() for origin in statistics.connections.values())
         await until(lambda: open_descriptors() == descriptors)
         await until(lambda: trio.lowlevel.current_statistics().tasks_living == tasks)
     return Ran(soak.ledger, samples, statistics, world.books, processor)
