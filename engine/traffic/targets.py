@@ -130,7 +130,8 @@ class Targets:
         self._error: ProviderError | None = None  # that decides about a retry, since the last pause
         self.timer: Timer | None = None
         self.group: Group | None = None
-        self._held_at = self.held_seconds = 0.0
+        self._held_at = 0.0
+        self.held_seconds: float = 0.0
 
     # --- how each one stands ---
 

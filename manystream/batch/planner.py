@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MARGIN = 30.0
@@ -142,7 +142,7 @@ class Planner:
 
     def __init__(self, ways: Iterable[Way], deadline: float | None, *, rate: float, tail: float) -> None:
         self._outlooks = {way.name: _Outlook(way) for way in sorted(ways, key=lambda way: way.price)}
-        self.names = self._outlooks.keys()
+        self.names: KeysView[str] = self._outlooks.keys()
         self._ways: list[Way] = [outlook.way for outlook in self._outlooks.values()]
         self._deadline = deadline if deadline is not None else math.inf
         self._rate = rate
