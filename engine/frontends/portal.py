@@ -17,7 +17,7 @@ from ...providers.model.options import PauseMode
 from ...providers.model.request import Request, Tags
 from ...providers.model.response import Response
 from ..call.callbacks import OnCompletion, OnEvent, check_callback
-from ..call.completion import Completion
+from ..call.completion import CacheUse, Completion
 from ..call.handle import Call
 from ..call.timeouts import CallState, seconds_of
 from ..gate import CONCURRENCY, Calls
@@ -269,6 +269,23 @@ class Portal:
         finally:
             call.cancel()
             del call  # the traceback of an error refers to this frame, and the call to the error: no cycle
+
+    def warm(self, request: Request) -> CacheUse:
+        """Write the prompt of a request to the server's cache, without an answer, and block until that is done.
+
+        Raises `InvalidRequestError` where the server has no such request, and `ProviderError` if the call fails.
+        """
+        from ...providers.model.cached_requests import warming
+
+        self._thread.check_may_block()
+        call = self.start_request(warming(request))
+        try:
+            completion = call.wait()
+            usage = completion.response_or_raise().usage
+            return completion.cache or CacheUse(usage.cached_tokens, usage.cache_write_tokens)
+        finally:
+            call.cancel()
+            del call  # as in `request`
 
     def stream(self, request: Request | str, *, after: int | None = None) -> PortalStream:
         """Return a streamed call as an iterator with backpressure.

@@ -502,9 +502,11 @@ PROMPT_ROWS: tuple[Profile, ...] = (
 """Servers of the dialects that take a prompt."""
 
 PROFILES: tuple[Profile, ...] = (
-    *OPENAI_ROWS, *RESPONSES_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *LOCAL_ROWS, *PROMPT_ROWS,
+    *OPENAI_ROWS, *RESPONSES_ROWS[:3], *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *RESPONSES_ROWS[3:], *LOCAL_ROWS,
+    *PROMPT_ROWS,
 )  # fmt: skip
-"""Every known provider. If two rows match a name or an address, the first one is used."""
+"""Every known provider. If two rows match a name, an address or a key, the first one is used: that for Chat
+Completions, if a provider speaks Responses as well."""
 
 _ONE_OF_SEVERAL = re.compile(r"(.+)[-_][0-9]+")
 

@@ -44,7 +44,7 @@ from manystream.transport.loop import Loop
 from manystream.transport.proxy import is_excepted, parse_proxy_url
 from manystream.transport.sse import SSEParser
 from manystream.transport.url import parse_base_url, target
-from tests.engine import test_redaction
+from tests.engine.request import test_redaction
 from tests.support.event_order import OrderChecker
 from tests.transport import test_chunked, test_sse
 

@@ -92,7 +92,7 @@ async def test_failures_are_in_a_file_of_their_own_with_reasons(provider: ms.Pro
 
 
 async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provider, tmp_path: Path) -> None:
-    lines = ["{oh", line("a"), line("a"), line("b", temprature=1), line("c", max_output_tokens=0), line("d")]
+    lines = ["{oh", line("a"), line("a"), line("b", temprature=1), line("c", max_output_tokens=-1), line("d")]
     batch = await run(provider, write(tmp_path / "p.jsonl", lines), tmp_path / "a.jsonl")
     assert {answer["id"] for answer in records(tmp_path / "a.jsonl")} == {"a", "d"}
     messages = [cast("dict[str, str]", failure["error"])["message"] for failure in records(tmp_path / "a.errors.jsonl")]
@@ -101,7 +101,7 @@ async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provi
     assert messages[2].startswith(
         "p.jsonl line 4: temprature: is not a member of this form; did you mean 'temperature'"
     )
-    assert messages[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 1, not 0")
+    assert messages[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 0, not -1")
     assert batch.counters.invalid == 4
 
 

@@ -154,7 +154,7 @@ def of_response(**members: object) -> dict[str, Any]:
 BROKEN: list[tuple[object, str]] = [
     ("[]", "it is not a JSON object"),
     ("{", "it is not a JSON object"),
-    (changed(version=2), "its version is not 1 or 2"),
+    (changed(version=3), "its version is not 1 or 2"),
     (changed(version=None), "its version is not 1 or 2"),
     (changed(request={"target": "/x"}), "'body'"),
     (changed(request={"target": "/x", "body": 4}), "bytes are neither text nor base64"),
