@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import trio
 import trio.testing
@@ -60,18 +59,10 @@ DIGITS = 10
 """A prompt begins with the number of its call, in so many digits."""
 
 
-class Answers(Protocol):
-    """What answers the requests to one origin."""
-
-    def answer(self, request: HTTPRequest) -> Program: ...
-
-    def end(self, ticket: Ticket, *, whole: bool) -> None: ...
-
-
 class MemoryConnection:
     """The server's end of a connection in memory. It sends one program after the other."""
 
-    def __init__(self, servers: MemoryServers, sock: socket.socket, answers: Answers) -> None:
+    def __init__(self, servers: MemoryServers, sock: socket.socket, answers: Service) -> None:
         self.sock: socket.socket = sock
         self.label: str = "server in memory"
         self._servers, self._answers = servers, answers
@@ -157,7 +148,7 @@ class MemoryServers:
     answers: host and port → what answers there. connections: the open ones.
     """
 
-    def __init__(self, answers: Mapping[tuple[str, int], Answers]) -> None:
+    def __init__(self, answers: Mapping[tuple[str, int], Service]) -> None:
         self._answers = answers
         self.loop: Loop
         self.timers: Timers

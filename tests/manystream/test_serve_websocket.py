@@ -24,7 +24,7 @@ from manystream.serve import websocket as served
 from manystream.simulator import Simulator, open_simulator_thread
 from manystream.transport.websocket import CLOSE, PING, PONG, encode_close, encode_frame
 from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chunked, open_peer, until
-from tests.support.websocket_client import LAST, WebSocketClient, create, handshake, id_of
+from tests.support.websocket_client import LAST, WebSocketClient, create, handshake, id_of, three_turns
 
 BETA = "openai-beta: responses_websockets=2026-02-06"
 
@@ -215,24 +215,13 @@ async def test_openais_session_goes_through(simulator: Simulator, url: str, webs
         max_lanes=30, max_events_per_lane=256, max_events=4096, max_bytes_per_lane=1 << 24, max_bytes=1 << 26
     )
 
-    async def talk(lane: Any) -> list[str]:
-        previous: dict[str, str] = {}
-        said: list[str] = []
-        for number in range(3):
-            question = [{"role": "user", "content": f"Question {number}"}]
-            await lane.send({"type": "response.create", "model": "m", "input": question, "store": False, **previous})
-            response = await lane.get_final_response()
-            previous = {"previous_response_id": response.id}
-            said.append(response.status)
-        return said
-
     async def session(base_url: str) -> Sequence[list[str]]:
         async with (
             openai.AsyncOpenAI(api_key="k", base_url=f"{base_url}/v1") as client,
             client.responses.connect() as connection,
             AsyncResponsesWebSocketSession(connection, limits=limits) as session,
         ):
-            return await asyncio.gather(*(talk(session.lane(f"agent-{number}")) for number in range(20)))
+            return await asyncio.gather(*(three_turns(session.lane(f"agent-{number}")) for number in range(20)))
 
     async with gateway_to(url, websocket=websocket) as gateway:
         said = await trio.to_thread.run_sync(lambda: asyncio.run(session(gateway.base_url)))

@@ -31,6 +31,19 @@ def create(text: str = "Hello.", **members: Any) -> bytes:
     return encode_frame(json.dumps(body).encode(), masked=True)
 
 
+async def three_turns(lane: Any) -> list[str]:
+    """Make three turns of one conversation over a lane of OpenAI's session. Return their statuses."""
+    previous: dict[str, str] = {}
+    said: list[str] = []
+    for number in range(3):
+        question = [{"role": "user", "content": f"Question {number}"}]
+        await lane.send({"type": "response.create", "model": "m", "input": question, "store": False, **previous})
+        response = await lane.get_final_response()
+        previous = {"previous_response_id": response.id}
+        said.append(response.status)
+    return said
+
+
 class WebSocketClient:
     """What a client has received.
 

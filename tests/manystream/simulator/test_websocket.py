@@ -16,7 +16,7 @@ from openai.lib.responses_websocket import (
 
 from manystream.simulator import Simulator
 from manystream.transport.websocket import PING, PONG, encode_frame
-from tests.support.websocket_client import Socket, create, id_of, opened
+from tests.support.websocket_client import Socket, create, id_of, opened, three_turns
 
 from .raw_client import get
 
@@ -287,24 +287,13 @@ def test_openais_session_reads_streams_and_errors(simulator: Simulator) -> None:
         max_lanes=8, max_events_per_lane=256, max_events=2048, max_bytes_per_lane=1 << 24, max_bytes=1 << 26
     )
 
-    async def talk(lane: Any) -> list[str]:
-        previous: dict[str, str] = {}
-        said: list[str] = []
-        for number in range(3):
-            question = [{"role": "user", "content": f"Question {number}"}]
-            await lane.send({"type": "response.create", "model": "m", "input": question, "store": False, **previous})
-            response = await lane.get_final_response()
-            previous = {"previous_response_id": response.id}
-            said.append(response.status)
-        return said
-
     async def main() -> tuple[list[list[str]], object]:
         async with (
             openai.AsyncOpenAI(api_key="k", base_url=simulator.base_urls["openai-responses"]) as client,
             client.responses.connect() as connection,
             AsyncResponsesWebSocketSession(connection, limits=limits) as session,
         ):
-            said = await asyncio.gather(*(talk(session.lane(f"agent-{number}")) for number in range(4)))
+            said = await asyncio.gather(*(three_turns(session.lane(f"agent-{number}")) for number in range(4)))
             await session.default.send({"type": "response.create", "model": "sim@fail=429,retry_after=3", "input": "x"})
             with pytest.raises(ResponsesWebSocketError) as caught:
                 await session.default.get_final_response()
