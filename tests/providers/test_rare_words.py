@@ -25,8 +25,8 @@ from tests.conformance.exchange import provider_for
 from tests.providers.anthropic.test_message_writer import sent as sent_to_anthropic
 from tests.providers.gemini.sent import sent as sent_to_gemini
 from tests.providers.gemini.wire import part_chunk, stream, text_chunk
-from tests.providers.openai_chat.wire import answer
-from tests.providers.openai_responses.wire import stream_of
+from tests.providers.openai.chat.wire import answer
+from tests.providers.openai.responses.wire import stream_of
 
 NOW = 1_700_000_000.0
 

@@ -9,7 +9,7 @@ import manystream as ms
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from tests.providers.openai_chat.wire import known
+from tests.providers.openai.chat.wire import known
 from tests.providers.sdk_bodies import sent_by_us, warnings_of
 
 MARK: JSONObject = {"type": "ephemeral"}

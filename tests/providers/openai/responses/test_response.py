@@ -11,7 +11,7 @@ import manystream as ms
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.response import ECHOED
 from manystream.providers.wire.accumulate import events_of
-from tests.providers.openai_responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
+from tests.providers.openai.responses.wire import PROVIDER, Outcome, decode, make_id, stream_of
 from tests.support.event_order import OrderChecker
 
 MESSAGE: ms.JSONObject = {

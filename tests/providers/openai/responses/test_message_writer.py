@@ -24,7 +24,7 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.request import Request, Tool
 from manystream.providers.openai.responses.message_writer import OUTPUT_KIND
-from tests.providers.openai_responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
+from tests.providers.openai.responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
 
 OURS = "openai-responses"
 ENCRYPTED: JSONObject = {"id": "rs_1", "summary": [], "encrypted_content": "gAAA"}

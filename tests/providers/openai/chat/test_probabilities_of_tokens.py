@@ -5,7 +5,7 @@ import json
 
 import manystream as ms
 from manystream.providers.json.json_values import JSON, MAX_VALUES, JSONObject
-from tests.providers.openai_chat.wire import Outcome, decode, run
+from tests.providers.openai.chat.wire import Outcome, decode, run
 
 
 def stream(*choices: JSONObject) -> Outcome:

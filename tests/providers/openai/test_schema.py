@@ -23,8 +23,7 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.schema import DROPPED, REFUSED, is_strict, strict_schema
-
-from .wire import body_of, warnings_of
+from tests.providers.openai.responses.wire import body_of, warnings_of
 
 
 def object_of(**properties: JSON) -> JSONObject:

@@ -7,7 +7,7 @@ import pytest
 import manystream as ms
 from manystream.providers.json import json_values
 from manystream.providers.openai.responses.dialect import DIALECT
-from tests.providers.openai_responses.wire import LENIENT, PROVIDER, Outcome, make_id, stream
+from tests.providers.openai.responses.wire import LENIENT, PROVIDER, Outcome, make_id, stream
 
 CREATED = """
     {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","model":"gpt-5","status":"in_progress","output":[]}}

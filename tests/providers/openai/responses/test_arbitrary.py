@@ -15,7 +15,7 @@ from manystream.providers.model.events import ErrorEvent, ToolCallDelta
 from manystream.providers.model.provider_error import ProviderError
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
-from tests.providers.openai_responses.wire import LENIENT, PROVIDER, make_id
+from tests.providers.openai.responses.wire import LENIENT, PROVIDER, make_id
 from tests.support.event_order import OrderChecker
 
 KINDS = [

@@ -16,8 +16,7 @@ from manystream.providers.limits.quota_report import (
     Unit,
 )
 from manystream.providers.openai import rate_limits as openai
-
-from .limit_reports import NOW, report
+from tests.providers.limit_reports import NOW, report
 
 REQUESTS, INPUT, OUTPUT, TOKENS = Unit.REQUESTS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS, Unit.TOKENS
 

@@ -9,7 +9,7 @@ import pytest
 from manystream.providers.json.json_values import JSONObject
 from manystream.providers.model.events import FinishReason
 from manystream.providers.model.response import Response
-from tests.providers.openai_chat.wire import decode, run
+from tests.providers.openai.chat.wire import decode, run
 
 FIRST: JSONObject = {"role": "assistant", "content": "a"}
 PICTURE: JSONObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}

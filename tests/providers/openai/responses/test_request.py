@@ -42,7 +42,7 @@ from manystream.providers.openai.thinking import (
     takes_sampling,
 )
 from manystream.providers.wire.quirks import Quirks
-from tests.providers.openai_responses.wire import PROVIDER, body_of, warnings_of
+from tests.providers.openai.responses.wire import PROVIDER, body_of, warnings_of
 
 ASK = Request("gpt-4.1", [Message.user("Hi")])
 WEATHER = Tool("weather", "Weather at a place", {"type": "object", "properties": {"at": {"type": "string"}}})

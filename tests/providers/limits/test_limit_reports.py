@@ -7,8 +7,7 @@ import pytest
 from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.limits.charging import CHARGING, Charging, charging_of
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
-
-from .limit_reports import NOW, report
+from tests.providers.limit_reports import NOW, report
 
 REQUESTS, INPUT, OUTPUT, TOKENS = Unit.REQUESTS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS, Unit.TOKENS
 RATE, SPENT, OVERLOAD = Refusal.RATE, Refusal.SPENT, Refusal.OVERLOAD

@@ -33,8 +33,7 @@ from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from manystream.store import Row, message_from_row
-
-from .strategies import JSON_VALUES, NAMES
+from tests.providers.strategies import JSON_VALUES, NAMES
 
 CONVERTERS = [ChatConverter, AnthropicConverter, GeminiConverter, ResponsesConverter, InteractionsConverter]
 each = pytest.mark.parametrize("converter", CONVERTERS, ids=lambda kind: kind.__name__)

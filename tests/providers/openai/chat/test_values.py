@@ -5,7 +5,7 @@ import pytest
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import FinishReason, TextDelta, ThinkingDelta, ToolCallStart
 from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
-from tests.providers.openai_chat.wire import answer, deltas
+from tests.providers.openai.chat.wire import answer, deltas
 
 
 def plain(blocks: list[Block]) -> list[object]:

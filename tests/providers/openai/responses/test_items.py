@@ -6,7 +6,7 @@ from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.model.messages import ProviderBlock, Text, Thinking
 from manystream.providers.openai.responses.items import matched_places
-from tests.providers.openai_responses.wire import Outcome, decode, stream_of
+from tests.providers.openai.responses.wire import Outcome, decode, stream_of
 
 TEXT = "The weather in Paris is sunny, 21 °C, no wind."
 REPEATED = "the server repeated a message under another id; it is reported once"

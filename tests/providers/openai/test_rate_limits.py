@@ -6,8 +6,7 @@ import pytest
 
 from manystream.providers.json.json_values import JSON
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
-
-from .limit_reports import report
+from tests.providers.limit_reports import report
 
 RATE, SPENT, TOO_LARGE, NONE = Refusal.RATE, Refusal.SPENT, Refusal.TOO_LARGE, Refusal.NONE
 REQUESTS, TOKENS, INPUT, OUTPUT = Unit.REQUESTS, Unit.TOKENS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS

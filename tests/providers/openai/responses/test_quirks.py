@@ -5,7 +5,7 @@
 import pytest
 
 import manystream as ms
-from tests.providers.openai_responses.wire import MADE_ID, Outcome, decode, stream
+from tests.providers.openai.responses.wire import MADE_ID, Outcome, decode, stream
 
 CREATED = 'data: {"type":"response.created","response":{"id":"resp_1","model":"m","status":"in_progress"}}\n'
 

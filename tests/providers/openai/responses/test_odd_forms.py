@@ -5,7 +5,7 @@ import pytest
 import manystream as ms
 from manystream.providers.history import HistoryError
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from tests.providers.openai_responses.wire import body_of, decode, stream_of
+from tests.providers.openai.responses.wire import body_of, decode, stream_of
 
 NAMELESS = "1 tool call(s) that never got a name were dropped"
 
