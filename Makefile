@@ -92,8 +92,8 @@ conformance: $(VENV)/.test ## decode recorded answers: make conformance CORPUS=f
 	@$(BIN)/python -m tests.conformance.gateway "$(CORPUS)"
 	@MANYSTREAM_CORPUS="$(CORPUS)" $(PYTEST) -q tests/conformance/test_request_bodies.py
 
-soak: $(VENV)/.test ## long runs that find leaks: make soak MINUTES=30
-	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 $(TEST)
+soak: $(VENV)/.test ## everything at once, with faults, kills and leaks looked for: make soak MINUTES=60
+	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 $(if $(TEST),$(TEST),tests/soak/test_everything.py)
 
 chaos: $(VENV)/.test ## gateway, durable answers, batches and cache against a hostile provider: make chaos MINUTES=60
 	@MANYSTREAM_SOAK_MINUTES="$(MINUTES)" $(PYTEST) -q -m soak -o timeout=0 tests/soak/test_chaos.py

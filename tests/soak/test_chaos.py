@@ -401,8 +401,11 @@ class Chaos:
             for make in (self.engine, self.gateway, self.batch, self.touch):
                 nursery.start_soon(rounds, make)
 
-    def balance(self, page: Any, asked: dict[str, int]) -> None:
+    async def balance(self, asked: dict[str, int]) -> None:
         """Compare with the counts of the server, and search all files."""
+        async with await trio.open_tcp_stream("127.0.0.1", self.simulator.port) as stream:
+            await stream.send_all(b"GET /sim/batches HTTP/1.0\r\n\r\n")
+            page = json.loads(b"".join([data async for data in stream]).partition(b"\r\n\r\n")[2])
         charged: Counter[str] = Counter()
         for line in [line for batch in page["batches"] for line in batch["lines"]]:
             text = json.dumps(line["body"])
@@ -418,6 +421,15 @@ class Chaos:
             if path.is_file() and not path.is_symlink():
                 self.search(path.read_bytes(), path.name)
                 self.expect(path.suffix != ".err" or b"Traceback" not in path.read_bytes(), f"a traceback in {path}")
+
+    def report(self, seconds: float, provider: dict[str, int]) -> None:
+        """Print the counts. `provider` has those of the hostile provider."""
+        print(f"\n{seconds:.0f} s, seed {SEED}; the provider: {dict(sorted(provider.items()))}")
+        for group in sorted({name.partition(":")[0] for name in self.counts}):
+            counts = {name.partition(": ")[2]: count for name, count in self.counts.items() if name.startswith(group)}
+            print(f"{group}: {dict(sorted(counts.items()))}")
+        print(f"budgets: {sum(self.spent.values()):.0f} calls of {len(self.spent)} tenants")
+        print(f"{len(self.batches)} batches by their interface; {len(self.wrong)} entries do not balance")
 
 
 @pytest.mark.soak
@@ -435,19 +447,11 @@ async def test_chaos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
                     await chaos.run(MINUTES * 60)
                 finally:
                     said = json.loads(hostile.communicate()[0])
-        async with await trio.open_tcp_stream("127.0.0.1", simulator.port) as stream:
-            await stream.send_all(b"GET /sim/batches HTTP/1.0\r\n\r\n")
-            page = b"".join([data async for data in stream]).partition(b"\r\n\r\n")[2]
-        chaos.balance(json.loads(page), said["asked"])
+        await chaos.balance(said["asked"])
         await chaos.eventually("descriptors close", lambda: open_descriptors() <= descriptors)
         await chaos.eventually("child processes end", lambda: children() == processes)
         await chaos.eventually("tasks end", lambda: trio.lowlevel.current_statistics().tasks_living == tasks)
         await chaos.eventually("threads end", lambda: threading.active_count() <= threads)
     with capsys.disabled():
-        print(f"\n{time.monotonic() - began:.0f} s, seed {SEED}; the provider: {dict(sorted(said['counts'].items()))}")
-        for group in sorted({name.partition(":")[0] for name in chaos.counts}):
-            counts = {name.partition(": ")[2]: count for name, count in chaos.counts.items() if name.startswith(group)}
-            print(f"{group}: {dict(sorted(counts.items()))}")
-        print(f"budgets: {sum(chaos.spent.values()):.0f} calls of {len(chaos.spent)} tenants")
-        print(f"{len(chaos.batches)} batches by their interface; {len(chaos.wrong)} entries do not balance")
+        chaos.report(time.monotonic() - began, said["counts"])
     assert chaos.wrong == []

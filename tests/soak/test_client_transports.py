@@ -1,8 +1,8 @@
 """The client transports beside the clients' own, against a server that resets, stalls and cuts its responses.
 
-Every fault gives the same exception, and the same bytes before it, as over the client's own transport. `make soak`
-mixes the faults over both transports and cancels requests, for the minutes in `MANYSTREAM_SOAK_MINUTES`; then nothing
-may be left.
+Every fault gives the same exception, and the same bytes before it, as over the client's own transport. The soak mixes
+the faults over both transports and cancels requests, for the minutes in `MANYSTREAM_SOAK_MINUTES`; then nothing may be
+left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Soak: 500 concurrent streams through a proxy that cuts, resets, stalls, dribbles and corrupts their responses.
 
 Meanwhile callers cancel and callbacks raise. At the end the records of both processes must agree, and memory,
-descriptors and tasks must not have grown. `make soak MINUTES=30` runs it for the minutes in `MANYSTREAM_SOAK_MINUTES`;
-one short round is part of the suite.
+descriptors and tasks must not have grown. `make soak MINUTES=30 TEST=tests/soak/test_soak.py` runs it for the minutes
+in `MANYSTREAM_SOAK_MINUTES`; one short round is part of the suite.
 """
 
 from __future__ import annotations
