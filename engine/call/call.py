@@ -874,7 +874,8 @@ class RunningCall:
     @property
     def has_attempts_left(self) -> bool:
         """Whether the call has made fewer attempts than `Retry.max_attempts`. Those that a limit refused do not count,
-        nor those that ran beside another one, nor those that found the server away, unless a single attempt is wanted.
+        nor those that ran beside another one, nor those that found the server away. If a single attempt is wanted, one
+        counts that found this out, and none that only asked whether the server is back.
         """
         return self._counted < self._retry.max_attempts
 

@@ -511,8 +511,8 @@ class Admission(WaitingCall):
     def failed(self, attempt: Attempt, error: ProviderError, *, left: int, may_wait: bool) -> Outlook:
         candidate, sent, now, targets = _of(attempt), attempt.sent, self._now, self.targets
         state = candidate.limiter.state
-        # An attempt that did no more than ask in vain for a connection to a server that is away is no try.
-        may_wait = may_wait or (not sent and state.host.asks(candidate.number))
+        # An attempt that asked in vain whether a server that is known to be away is back is no try.
+        may_wait = may_wait or state.host.asks(candidate.number)
         if self._hedging is not None:
             self._hedging.disarm()
         refusal = self._give_back(candidate, attempt, error, None, now, sent=sent, has_failed=True)

@@ -303,11 +303,12 @@ async def test_a_single_attempt_is_not_repeated(kind: Kind, autojump_clock: Mock
     assert [(each.success, each.attempts) for each in completions] == [(False, 1)] * 2
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("balance", ["order", "weighted", "fastest", None])
-async def test_a_single_attempt_may_ask_for_a_connection(
-    balance: Literal["order", "weighted", "fastest"] | None, autojump_clock: MockClock
+async def test_a_single_attempt_may_ask_a_server_that_is_away(
+    balance: Literal["order", "weighted", "fastest"] | None, kind: Kind, autojump_clock: MockClock
 ) -> None:
-    servers = [Server(), Server(name="two")] if balance else [Server()]
+    servers = [Server(kind=kind), Server(name="two", kind=kind)] if balance else [Server(kind=kind)]
     routes = [ms.Route("r", ["one/m", "two/m"], balance=balance)] if balance else []
     model = "r" if balance else "one/m"
     async with (
