@@ -130,11 +130,12 @@ def _busy(client: ClientFigures) -> str:
 
 
 def _merged(client: ClientFigures) -> str:
-    """An idle client, too, merges the events of a burst, and hardly changes their times. So it must have been late."""
+    """An idle client, too, merges the events of a burst, and hardly changes their times. Such reads are late by the
+    work of the burst itself. So the loop must have been late."""
     late = min(client.merged, share_above(client.loop_delays, LATE))
     if late > LATE_SHARE:
         return f"the client read late, and {late:.1%} of the events together with others: their times are unknown"
-    fast = min(client.together, share_above(client.reads, client.gap / 2))
+    fast = min(client.together, *(share_above(delays, client.gap / 2) for delays in (client.reads, client.loop_delays)))
     if fast <= TOGETHER_SHARE or not FAST[0] <= client.gap <= FAST[1]:
         return ""
     return (

@@ -45,7 +45,10 @@ from tests.support.bench_results import QUIET, client
          ("the client read late, and 2.0% of the events together with others: their times are unknown",)),
         (client(together=0.25, gap=0.0005, reads=0.0003), QUIET, ()),
         (client(together=0.4, gap=0.0005, reads=0.0002), QUIET, ()),  # late by less than half a gap
-        (client(together=0.4, gap=0.0005, reads=0.0003), QUIET,
+        (client(together=0.8, gap=0.0005, reads=0.0003), QUIET, ()),  # bursts, which a loop that is not late reads
+        (client(together=0.8, gap=0.0005, reads=0.0003, loops=[0.0001] * 76 + [0.0003] * 24), QUIET, ()),
+        (client(together=0.4, gap=0.0005, reads=0.0002, loops=[0.0003]), QUIET, ()),
+        (client(together=0.4, gap=0.0005, reads=0.0003, loops=[0.0003]), QUIET,
          ("the client read 40.0% of the events together with others, and 0.50 ms lie between two",)),
         (client(together=0.75, gap=0.0021, reads=0.003), QUIET, ()),
         (client(together=0.75, gap=0.00005, reads=0.003), QUIET, ()),  # sent at once
