@@ -11,7 +11,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine import monitor
 from manystream.providers.catalog.dialect import StreamMachine
-from tests.engine.traffic.targets import Server, ask, open_targets
+from tests.support.targets import Server, ask, open_targets
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

@@ -20,7 +20,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine import monitor
 from manystream.engine.monitor import Monitor, MonitorError, runtime_folder, sockets
-from tests.engine.traffic.charged import Charged, ask, open_charged
+from tests.support.charged import Charged, ask, open_charged
 from tests.support.peers import (
     STREAM_HEAD,
     Line,

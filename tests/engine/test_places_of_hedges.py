@@ -4,7 +4,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.engine.traffic.targets import Server, ask, open_targets, path
+from tests.support.targets import Server, ask, open_targets, path
 
 HEDGED = ms.Route("fast", ["one/m", "two/m"], hedge=ms.Hedge(1.0, at_most=1.0))
 

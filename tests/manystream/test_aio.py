@@ -15,7 +15,7 @@ import pytest
 
 import manystream as ms
 from manystream.portal import open_portal
-from tests.manystream.asyncio_programs import ENDLESS, ask, run
+from tests.support.asyncio_programs import ENDLESS, ask, run
 from tests.support.waiting import LONGEST, eventually
 
 ROOT = Path(__file__).resolve().parents[2]

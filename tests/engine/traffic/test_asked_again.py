@@ -18,7 +18,7 @@ from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.peers import Line, answer, error_body, open_peer
 
-from .limited import Limited, open_limited, provider
+from tests.support.limited import Limited, open_limited, provider
 
 BODY = (
     '{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message":'

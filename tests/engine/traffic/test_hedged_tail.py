@@ -9,7 +9,7 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, chat_stream, chunked, open_peer
 
-from .targets import Server, ask, provider
+from tests.support.targets import Server, ask, provider
 
 
 async def test_two_percent_of_slow_calls(autojump_clock: MockClock) -> None:

@@ -24,8 +24,8 @@ from tests.support.peers import (
     open_peer,
 )
 
-from .charged import price
-from .targets import ask, path, provider
+from tests.support.charged import price
+from tests.support.targets import ask, path, provider
 
 ROLE_ONLY = chat_chunk("")
 QUICK = ms.Retry(base=0.01, jitter=0.0)

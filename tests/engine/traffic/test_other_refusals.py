@@ -10,8 +10,8 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.support.peers import Line, answer, chat_answer, error_body, open_peer
 
-from .limited import Limited, no_headers, open_limited, provider
-from .targets import Server, ask, failing, open_targets, path
+from tests.support.limited import Limited, no_headers, open_limited, provider
+from tests.support.targets import Server, ask, failing, open_targets, path
 
 
 async def refused(body: str, status: str = "429 Too Many Requests") -> tuple[ms.Completion, float, int]:

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import manystream as ms
 import manystream.cost
 from manystream.engine.traffic.budgets.amounts import Amounts
-from tests.engine.traffic.charged import Charged, ask, of, open_charged, price, provider
+from tests.support.charged import Charged, ask, of, open_charged, price, provider
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, open_peer
 
 

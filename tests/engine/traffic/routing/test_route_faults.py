@@ -11,7 +11,7 @@ import manystream as ms
 from manystream.engine.traffic.admission import Admission
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
 
-from .targets import Server, ask, failing, hangs, open_targets, path, provider
+from tests.support.targets import Server, ask, failing, hangs, open_targets, path, provider
 
 NAMES = ("one", "two", "three")
 

@@ -16,7 +16,7 @@ from manystream import portal
 from manystream.engine import EventStream
 from manystream.engine.frontends import engine as core
 from manystream.portal import Portal, open_portal
-from tests.manystream.asyncio_programs import ask, run
+from tests.support.asyncio_programs import ask, run
 from tests.support.waiting import eventually, until
 
 EXCEPTIONS: dict[type, dict[str, str]] = {

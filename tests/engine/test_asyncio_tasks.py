@@ -21,7 +21,7 @@ from manystream import EventLoopError
 from manystream.engine import EngineClosedError, asyncio_tasks
 from manystream.simulator import Simulator
 from manystream.transport.loop import PollerLoop
-from tests.manystream.asyncio_programs import ENDLESS, ask, run
+from tests.support.asyncio_programs import ENDLESS, ask, run
 from tests.support.waiting import LONGEST, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -375,7 +375,7 @@ PROCESSES = """
 import asyncio, multiprocessing, sys, warnings
 import manystream as ms
 from concurrent.futures import ProcessPoolExecutor
-from tests.manystream.test_aio_lifetime import answered, ask_in_a_process
+from tests.engine.test_asyncio_tasks import answered, ask_in_a_process
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork in a process with threads
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.engine.traffic.targets import ask, provider
+from tests.support.targets import ask, provider
 from tests.support.peers import (
     STREAM_HEAD,
     ClosedSocket,

@@ -21,7 +21,7 @@ from tests.support.peers import (
     open_peer,
 )
 
-from .limited import Form, Limited, no_headers, open_limited, openai_headers, provider
+from tests.support.limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 
 ONE_ATTEMPT = ms.Retry(max_attempts=1)
 

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
 
-from .charged import Charged, ask, of, open_charged
+from tests.support.charged import Charged, ask, of, open_charged
 
 
 async def test_an_amount_is_asked_first_and_before_a_refusal(autojump_clock: MockClock) -> None:

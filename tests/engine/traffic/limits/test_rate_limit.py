@@ -12,8 +12,8 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.support.peers import open_peer
 
-from .limited import Limited
-from .targets import Server, ask, open_targets
+from tests.support.limited import Limited
+from tests.support.targets import Server, ask, open_targets
 
 MESSAGES = [ms.Message.user("hello")]
 MINUTE = ms.RateLimit(requests_per_minute=60)

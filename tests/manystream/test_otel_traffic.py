@@ -11,8 +11,8 @@ import manystream as ms
 from manystream.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
 from tests.support.telemetry import Telemetry
 
-from . import charged, targets
-from .limited import Limited, open_limited, provider
+from tests.support import charged, targets
+from tests.support.limited import Limited, open_limited, provider
 
 QUESTION = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
 

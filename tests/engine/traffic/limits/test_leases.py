@@ -12,7 +12,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.ray.rate_leases import BURST, LeasedBucket, LeasedEntry
 
-from .limited import Limited, open_limited, provider
+from tests.support.limited import Limited, open_limited, provider
 
 REQUEST = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
 

@@ -8,7 +8,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.engine.traffic.targets import Server, ask, failing, hangs, open_targets, provider
+from tests.support.targets import Server, ask, failing, hangs, open_targets, provider
 from tests.support.peers import error_body, open_peer, until
 
 ONCE = ms.Retry(max_attempts=1)
