@@ -11,7 +11,6 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine import monitor
 from manystream.providers.catalog.dialect import StreamMachine
-from tests.support.targets import Server, ask, open_targets
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
@@ -23,6 +22,7 @@ from tests.support.peers import (
     hello,
     open_peer,
 )
+from tests.support.targets import Server, ask, open_targets
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int, str]]:

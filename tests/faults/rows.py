@@ -35,21 +35,21 @@ TLS = "faults/test_tls.py::test_"
 BODY = "faults/test_body.py::test_"
 TORTURE = "faults/test_torture.py::test_"
 FLOODS = "faults/test_floods.py::test_"
-BLOCKED = "manystream/test_blocked_loop.py::test_"
-LIFETIME = "engine/test_lifetime.py::test_"
+BLOCKED = "engine/call/test_runtime.py::test_"
+LIFETIME = "engine/test_gate.py::test_"
 DURABLE = "engine/request/test_durable.py::test_"
 RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
-FATAL = "engine/test_fatal_callbacks.py::test_"
-STARTING = "engine/test_starting.py::test_"
+FATAL = "engine/test_services.py::test_"
+STARTING = "engine/test_calls.py::test_"
 PRESSURE = "faults/test_pressure.py::test_"
 PROVIDERS = "providers/"
 RESPONSES = "providers/openai_responses/test_repeated_items.py::test_"
 WRONG_PLACE = "faults/test_wrong_place.py::test_"
 BATCH = "manystream/batch/test_batch_faults.py::test_"
-LONG_LINES = "manystream/batch/test_long_lines.py::test_"
+LONG_LINES = "manystream/batch/test_source.py::test_"
 STORE = "manystream/test_store_faults.py::test_"
-ENVELOPES = "engine/test_envelopes.py::test_"
+ENVELOPES = "engine/call/test_body.py::test_"
 FILES = "engine/test_private_files.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
@@ -259,7 +259,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              TORTURE + "a_task_cancelled_at_any_step_cancels_its_call",
              TORTURE + "every_kind_of_call_can_be_cancelled_at_any_step",
              TORTURE + "an_engine_closed_at_any_step_completes_its_calls_once", TORTURE + "any_system_call_may_fail",
-             "manystream/test_aio_lifetime.py::test_a_loop_that_ends_before_tasks_began_ends"),
+             "engine/test_asyncio_tasks.py::test_a_loop_that_ends_before_tasks_began_ends"),
         _row(74, "the body ends directly after the head", "NETWORK (truncated stream)", "no", "yes",
              BODY + "an_end_directly_after_the_head_is_truncated", BODY + "a_half_close_is_an_end"),
         _row(75, "a page or other JSON instead of a stream; an error as a stream",
@@ -332,8 +332,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "no", "no", "providers/limits/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
              "faults/test_resources.py::test_small_parts_cost_a_bounded_amount_whatever_their_number"),
         _row(91, "one event of thousands of parts", "success; delivered in portions, as fast as the consumer reads",
-             "yes", "-", "engine/test_steps.py::test_the_high_water_mark_holds_within_one_event",
-             "engine/test_steps.py::test_callbacks_get_all_parts_and_the_connection_is_reused"),
+             "yes", "-", "engine/call/test_stream_body.py::test_the_high_water_mark_holds_within_one_event",
+             "engine/call/test_stream_body.py::test_callbacks_get_all_parts_and_the_connection_is_reused"),
         _row(92, "answers that are too large together", "SERVER for the largest; the others continue", "no", "no",
              "engine/call/test_buffered.py::test_the_call_that_keeps_most_fails_naming_the_limit"),
     ),
@@ -396,19 +396,19 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "well",
              "that error, classified, after the deltas before it", "yes", "by its code",
              ENVELOPES + "an_error_is_read_in_every_form_at_its_place",
-             "engine/test_answers_by_head.py::test_an_error_s_body_is_read_in_every_form"),
+             "engine/call/test_answer_body.py::test_an_error_s_body_is_read_in_every_form"),
         _row(106, "Responses: parts numbered otherwise in the deltas than in the whole message; arguments before their "
              "call", "success: each text once, each call with its arguments", "yes", "-",
              PROVIDERS + "openai_responses/test_repeated_items.py::test_a_part_is_delivered_once",
              PROVIDERS + "openai_responses/test_odd_forms.py::test_arguments_before_their_call_belong_to_it"),
         _row(107, "ids of tokens that are not all of the answer's, or do not fit their log probabilities",
              "SERVER with the counts, if ids were asked for; else success, `Tokens.complete` is False, with a warning",
-             "yes", "no", "engine/test_tokens.py::test_tokens_that_do_not_fit_together_are_an_error"),
+             "yes", "no", "manystream/test_tokens.py::test_tokens_that_do_not_fit_together_are_an_error"),
         _row(108, "a finish reason that says that the generation broke, in any dialect: `error`, `network_error`, "
              "`insufficient_system_resource`, `timeout`, `MALFORMED_FUNCTION_CALL`, `repetition`",
              "SERVER, with that word as its code, after everything that arrived", "yes", "yes",
              PROVIDERS + "test_stream_machine.py::test_a_generation_that_broke_is_an_error_that_keeps_the_text",
-             "engine/test_calls.py::test_a_route_goes_on_after_a_broken_generation",
+             "engine/call/test_call.py::test_a_route_goes_on_after_a_broken_generation",
              "manystream/batch/test_ways.py::test_a_result_whose_generation_broke_is_no_answer"),
         _row(109, "events of a durable answer whose numbers jump, begin again or stop, or that are another item's",
              "success: they are not delivered, and the rest comes from a new read or the whole answer; else TIMEOUT",

@@ -9,10 +9,9 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics
-from tests.support.telemetry import Telemetry
-
 from tests.support import charged, targets
 from tests.support.limited import Limited, open_limited, provider
+from tests.support.telemetry import Telemetry
 
 QUESTION = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
 

@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.targets import Server, ask, failing, hangs, open_targets, provider
 from tests.support.peers import error_body, open_peer, until
+from tests.support.targets import Server, ask, failing, hangs, open_targets, provider
 
 ONCE = ms.Retry(max_attempts=1)
 DOWN = failing("500 Broken")

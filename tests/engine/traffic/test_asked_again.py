@@ -16,9 +16,8 @@ from manystream.engine.traffic.limits.quota import Quota
 from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
-from tests.support.peers import Line, answer, error_body, open_peer
-
 from tests.support.limited import Limited, open_limited, provider
+from tests.support.peers import Line, answer, error_body, open_peer
 
 BODY = (
     '{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message":'

@@ -9,6 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
+from tests.support.limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
@@ -20,8 +21,6 @@ from tests.support.peers import (
     error_body,
     open_peer,
 )
-
-from tests.support.limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 
 ONE_ATTEMPT = ms.Retry(max_attempts=1)
 

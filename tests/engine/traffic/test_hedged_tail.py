@@ -8,7 +8,6 @@ from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import STREAM_HEAD, Line, chat_stream, chunked, open_peer
-
 from tests.support.targets import Server, ask, provider
 
 

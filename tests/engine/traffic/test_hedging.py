@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
+from tests.support.charged import price
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
@@ -23,8 +24,6 @@ from tests.support.peers import (
     error_body,
     open_peer,
 )
-
-from tests.support.charged import price
 from tests.support.targets import ask, path, provider
 
 ROLE_ONLY = chat_chunk("")

@@ -8,9 +8,8 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.peers import Line, answer, chat_answer, error_body, open_peer
-
 from tests.support.limited import Limited, no_headers, open_limited, provider
+from tests.support.peers import Line, answer, chat_answer, error_body, open_peer
 from tests.support.targets import Server, ask, failing, open_targets, path
 
 

@@ -9,7 +9,6 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.targets import ask, provider
 from tests.support.peers import (
     STREAM_HEAD,
     ClosedSocket,
@@ -27,6 +26,7 @@ from tests.support.peers import (
     silent,
     until,
 )
+from tests.support.targets import ask, provider
 
 ONCE = ms.Retry(max_attempts=1)
 

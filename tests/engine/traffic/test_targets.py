@@ -13,9 +13,8 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.routing.router import KeyRing, Sessions
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
-
 from tests.support.limited import Limited, openai_headers
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 from tests.support.targets import Server, ask, failing, path, provider
 
 KEYS = ("sk-first", "sk-second")

@@ -10,7 +10,6 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts
-
 from tests.support.charged import Charged, ask, of, open_charged
 
 

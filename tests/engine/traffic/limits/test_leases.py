@@ -11,7 +11,6 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.ray.rate_leases import BURST, LeasedBucket, LeasedEntry
-
 from tests.support.limited import Limited, open_limited, provider
 
 REQUEST = ms.Request("openai/gpt-5", [ms.Message.user("hello")])

@@ -10,9 +10,8 @@ import trio.testing
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.peers import open_peer
-
 from tests.support.limited import Limited
+from tests.support.peers import open_peer
 from tests.support.targets import Server, ask, open_targets
 
 MESSAGES = [ms.Message.user("hello")]

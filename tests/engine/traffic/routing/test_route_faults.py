@@ -10,7 +10,6 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine.traffic.admission import Admission
 from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
-
 from tests.support.targets import Server, ask, failing, hangs, open_targets, path, provider
 
 NAMES = ("one", "two", "three")

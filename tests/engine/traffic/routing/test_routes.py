@@ -11,7 +11,6 @@ from trio.testing import MockClock
 
 import manystream as ms
 from tests.support.peers import Recorder, answer, error_body
-
 from tests.support.targets import HANG, Server, ask, failing, hangs, open_targets, path
 
 QUICK = ms.Retry(base=0.01, jitter=0.0)
