@@ -12,10 +12,9 @@ from collections.abc import Callable
 from . import (
     agents,
     bench_stamp,
-    bridges,
     cold_tls,
-    cpu_per_event,
     decode,
+    event_costs,
     extremes,
     hold,
     import_time,
@@ -26,13 +25,10 @@ from . import (
     memory,
     report,
     scaling,
-    sdk_streams,
     sdk_transports,
     serialise,
     start_latency,
-    tokens,
     unstreamed,
-    wire_forms,
 )
 from .answers import Answer
 from .environment import clients_python
@@ -42,9 +38,9 @@ from .source.process import running_source
 
 QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "live_streams": live_streams.answer,
-    "cpu_per_event": cpu_per_event.answer,
-    "wire_forms": wire_forms.answer,
-    "tokens": tokens.answer,
+    "cpu_per_event": event_costs.cpu_per_event,
+    "wire_forms": event_costs.wire_forms,
+    "tokens": event_costs.tokens,
     "latency": latency.answer,
     "decode": decode.answer,
     "serialise": serialise.answer,
@@ -53,9 +49,9 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "start_latency": start_latency.answer,
     "cold_tls": cold_tls.answer,
     "unstreamed": unstreamed.answer,
-    "sdk_transports": sdk_transports.answer,
-    "sdk_streams": sdk_streams.answer,
-    "bridges": bridges.answer,
+    "sdk_transports": sdk_transports.calls,
+    "sdk_streams": sdk_transports.streams,
+    "bridges": event_costs.bridges,
     "agents": agents.answer,
     "load_clients": load_clients.answer,
     "bench_stamp": bench_stamp.answer,

@@ -8,13 +8,12 @@ for several rounds, and the median counts.
 from __future__ import annotations
 
 import json
-import statistics
+from functools import partial
 from typing import TypedDict
 
 from .answers import Answer, Series
 from .clients import OPENAI, OURS
-from .command import run_alone
-from .runs import DISTURBED, Run, run_program
+from .runs import DISTURBED, Run, by_turns, run_program
 
 AGENTS = 500
 EVENTS = 80
@@ -44,30 +43,19 @@ def measure(run: Run, module: str) -> Found:
 def answer(run: Run) -> Answer:
     """Run both clients by turns."""
     result = Answer(f"A whole application: {AGENTS} agents with tools, asyncio")
-    costs: dict[str, list[Found]] = {client.label: [] for client in PROGRAMS}
-    for _ in range(1 if run.quick else ROUNDS):
-        for client, module in PROGRAMS.items():
-            costs[client.label].append(measure(run, module))
-    medians = {label: statistics.median(each["cpu_seconds"] for each in found) for label, found in costs.items()}
-    for label, cost in medians.items():
-        ours = label == OURS.label
-        result.add(
-            label,
-            cost,
-            "s of CPU",
-            ratio=cost / medians[OPENAI.label],
-            against=OPENAI.label,
-            target=f"≤ {LIMIT:g} × {OPENAI.label}" if ours else "",
-            met=cost <= LIMIT * medians[OPENAI.label] if ours else None,
-        )
-        events = costs[label][0]["events"]
-        result.add(f"{label}, per event of content", cost / events * 1e6, "µs/event")
-        result.series.append(Series(PLOT, label, [(AGENTS, cost)]))
-    disturbed = sum(each["waited"] > DISTURBED * each["wall"] for found in costs.values() for each in found)
+    runs: list[Found] = []
+
+    def cpu(module: str) -> float:
+        runs.append(measure(run, module))
+        return runs[-1]["cpu_seconds"]
+
+    medians = by_turns(run, {client: partial(cpu, module) for client, module in PROGRAMS.items()}, ROUNDS)
+    for client, cost in medians.items():
+        beside = (OPENAI.label, medians[OPENAI])
+        result.add(client.label, cost, "s of CPU", beside=beside, within=LIMIT if client is OURS else None)
+        result.add(f"{client.label}, per event of content", cost / runs[0]["events"] * 1e6, "µs/event")
+        result.series.append(Series(PLOT, client.label, [(AGENTS, cost)]))
+    disturbed = sum(each["waited"] > DISTURBED * each["wall"] for each in runs)
     if disturbed:
         result.notes.append(f"other work used one of the two cores in {disturbed} runs")
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -55,8 +55,18 @@ class Answer:
         target: str = "",
         met: bool | None = None,
         shown: bool = False,
+        beside: tuple[str, float] | None = None,
+        within: float | None = None,
     ) -> None:
-        """Add a row. Prints it at once, so that a long run shows its progress."""
+        """Add a row. Prints it at once, so that a long run shows its progress.
+
+        beside: the name and the figure of what it is compared with, for `ratio` and `against`.
+        within: the largest ratio that meets the target.
+        """
+        if beside is not None:
+            against, ratio = beside[0], value / beside[1]
+            if within is not None:
+                target, met = f"≤ {within:g} × {against}", ratio <= within
         row = Row(what, value, unit, ratio, against, target, met, shown)
         self.rows.append(row)
         print(line(row), flush=True)

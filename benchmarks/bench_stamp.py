@@ -13,7 +13,6 @@ from collections import Counter
 from typing import Any
 
 from .answers import Answer
-from .command import run_alone
 from .environment import ROOT
 from .load_clients import LOAD, RATE, bounds, read_ours, run_client
 from .runs import Run, RunError
@@ -75,7 +74,3 @@ def _bench(run: Run, streams: int, *words: str) -> tuple[dict[str, Any], bool]:
     page: dict[str, Any] = json.loads(output)
     figures = bounds(read_ours(page), run.source.reset()).values()
     return page, all(value is None or value <= bound for value, bound, _ in figures)
-
-
-if __name__ == "__main__":
-    run_alone(answer)

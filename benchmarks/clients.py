@@ -12,12 +12,14 @@ class Client:
     module: its program, below `benchmarks.peers`.
     label: its name in tables and plots.
     guess: the number of live streams at which the search begins.
+    over: the form of it to run; see `Task` in peers/common.py.
     """
 
     name: str
     module: str
     label: str
     guess: int
+    over: str = ""
 
 
 OURS = Client("manystream", "ours", "manystream", 2000)

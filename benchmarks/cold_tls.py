@@ -10,7 +10,6 @@ import json
 from typing import TypedDict
 
 from .answers import Answer
-from .command import run_alone
 from .runs import Run, run_program
 
 LIMIT_MS = 50.0
@@ -64,7 +63,3 @@ def measured(run: Run) -> Found:
     )
     found: Found = json.loads(output)
     return found
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .answers import Answer
 from .clients import SDK_OF
-from .command import run_alone
 from .runs import Run, run_program
 from .wire import DIALECTS
 
@@ -43,7 +42,3 @@ def answer(run: Run) -> Answer:
             met=ours >= PER_SECOND and ratio >= FACTOR,
         )
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -24,6 +24,7 @@ PACKAGES = (
     "anthropic",
     "google-genai",
     "h11",
+    "httpx2",
     "matplotlib",
     "openai",
     "orjson",
@@ -31,24 +32,34 @@ PACKAGES = (
     "trio",
     "trustme",
 )
-PYTHON_VARIABLE = "MANYSTREAM_BENCH_PYTHON"
-"""Names an interpreter that has all packages. Then no environment is made."""
 
 
 def clients_python() -> str:
     """Return the clients' interpreter. Makes its environment if necessary."""
-    given = os.environ.get(PYTHON_VARIABLE)
+    return made_environment("python", *PACKAGES)
+
+
+def made_environment(name: str, *packages: str) -> str:
+    """Return the interpreter of an environment with these packages. Makes it once per set of versions.
+
+    The variable MANYSTREAM_BENCH_NAME names an interpreter that has them; then nothing is made.
+
+    packages: requirements; those without a version get that of constraints.txt.
+    """
+    given = os.environ.get(f"MANYSTREAM_BENCH_{name.upper()}")
     if given:
         return given
+    versions = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines() if "==" in line)
+    wanted = [each if "==" in each else f"{each}=={versions[each.partition('[')[0]]}" for each in packages]
     version = platform.python_version()
-    folder = cache_folder("environments") / f"{version}-{digest(CONSTRAINTS.read_bytes(), repr(PACKAGES).encode())}"
+    folder = cache_folder("environments") / f"{name}-{version}-{digest(repr(wanted).encode())}"
     python, ready = folder / "bin" / "python", folder / "ready"
     if not ready.exists():
-        print(f"installing the peers into {folder} (once per set of versions)", flush=True)
+        print(f"installing {', '.join(wanted)} into {folder} (once)", flush=True)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
-        command = [str(python), "-m", "pip", "install", "--quiet", "--constraint", str(CONSTRAINTS), *PACKAGES]
-        subprocess.run(command, check=True, timeout=900)
+        command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted]
+        subprocess.run(command, check=True, timeout=1800)
         ready.touch()
     return str(python)
 

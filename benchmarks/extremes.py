@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from .answers import Answer
 from .clients import OURS
-from .command import run_alone
 from .runs import Measured, Run, RunError, measure
 
 GROWTH = 6.0
@@ -83,7 +82,3 @@ def answer(run: Run) -> Answer:
             met=above <= SPARE,
         )
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from .answers import Answer
 from .clients import OURS
-from .command import run_alone
 from .runs import Run, measure
 
 STREAMS = 10_000
@@ -26,7 +25,3 @@ def answer(run: Run) -> Answer:
     result.add("complete streams", found["streams_completed"], "streams", target="all of them", met=whole)
     result.add("p99 delivery", found["p99_ms"], "ms")
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

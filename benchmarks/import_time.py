@@ -5,7 +5,6 @@ from __future__ import annotations
 from statistics import median
 
 from .answers import Answer
-from .command import run_alone
 from .runs import Run, run_program
 
 MODULES = ("trio", "manystream", "openai", "anthropic", "google.genai", "aiohttp")
@@ -50,7 +49,3 @@ def answer(run: Run) -> Answer:
         met=time <= OPENED_LIMIT_MS,
     )
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

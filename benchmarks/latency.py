@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from .answers import Answer, Series
 from .clients import FLOOR, OURS, Client
-from .command import run_alone
 from .probes import KINDS, SECONDS_PER_CALL
 from .runs import Run, measure, run_program
 
@@ -111,7 +110,3 @@ def report_calls(result: Answer, kind: str, streams: int, run: Run, rounds: int)
             target=f"≤ floor + {EXTRA_MS:g} ms" if ours else "",
             met=value <= floor + EXTRA_MS if ours else None,
         )
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from .answers import Answer, Series
 from .clients import AIOHTTP, CURL, FLOOR, OPENAI, OURS, SDK_OF, Client
-from .command import run_alone
 from .runs import Measured, Run, RunError, measure
 
 P99_LIMIT_MS = 50.0
@@ -188,7 +187,3 @@ def answer(run: Run) -> Answer:
     for floor in floors:
         over_tls(floor, sum(found.carried for _, found in pairs if found.tls), result)
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

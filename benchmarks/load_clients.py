@@ -24,7 +24,6 @@ from typing import Any
 
 from .answers import Answer
 from .cache import cache_folder
-from .command import run_alone
 from .cores import CLIENT_AND_SOURCE, pinned
 from .environment import ROOT, clients_variables
 from .peers.common import raise_priority
@@ -257,7 +256,3 @@ def _version(program: str, package: str) -> str:
     query = f"import importlib.metadata as m; print(*[d.version for d in m.distributions() if d.name in {names}][:1])"
     done = subprocess.run([program, "-c", query], capture_output=True, text=True, timeout=60)
     return done.stdout.strip() or "of this checkout"
-
-
-if __name__ == "__main__":
-    run_alone(answer)

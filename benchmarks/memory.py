@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from .answers import Answer, Series
 from .clients import AIOHTTP, FLOOR, OPENAI, OURS, Client
-from .command import run_alone
 from .runs import Run, RunError, measure
 
 LIMIT_KIB = 7.5
@@ -75,7 +74,3 @@ def add_pauses(result: Answer, pauses: dict[Client, tuple[int, float]]) -> None:
             ratio=each[client] / each[AIOHTTP] if compared else None,
             against=f"{AIOHTTP.label}, each stream" if compared else "",
         )
-
-
-if __name__ == "__main__":
-    run_alone(answer)

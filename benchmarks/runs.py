@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypedDict, TypeVar
 
 from .clients import Client
 from .cores import CLIENT_AND_SOURCE, pinned
@@ -122,11 +124,13 @@ def measure(
     form: str = "plain",
     behind: float = 0.0,
     collect: bool = False,
+    moment: int = -1,
 ) -> Measured:
     """Run one client once. Repeats the run if other work on the machine disturbs it. Raises `RunError`.
 
     behind: how many seconds the client may need in addition, because it reads more slowly than the source sends.
     collect: whether the client times full collections of the garbage collector.
+    moment: microseconds for which the source gathers events; see `Task` in peers/common.py.
     """
     arguments = {
         "url": run.source.origin(tls=tls),
@@ -140,6 +144,8 @@ def measure(
         "delay": delay,
         "form": form,
         "collect": int(collect),
+        "over": client.over,
+        "moment": moment,
     }
     if tls:
         arguments["ca"] = str(run.source.certificate)
@@ -155,3 +161,15 @@ def measure(
         )
         found.append(Measured(json.loads(output), run.source.reset()))
     return min(found, key=lambda measured: measured.result["waited"] + measured.source["waited"])
+
+
+Case = TypeVar("Case")
+
+
+def by_turns(run: Run, cases: Mapping[Case, Callable[[], float]], rounds: int) -> dict[Case, float]:
+    """Return the median of each case. The cases take turns, because the speed of a machine changes. Quick: once."""
+    found: dict[Case, list[float]] = {case: [] for case in cases}
+    for _ in range(1 if run.quick else rounds):
+        for case, measured in cases.items():
+            found[case].append(measured())
+    return {case: statistics.median(values) for case, values in found.items()}

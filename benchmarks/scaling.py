@@ -6,12 +6,11 @@ sockets, a sweep that visits all streams too often, or a queue that is searched.
 
 from __future__ import annotations
 
-import statistics
+from functools import partial
 
 from .answers import Answer, Series
 from .clients import FLOOR, OURS, Client
-from .command import run_alone
-from .runs import Run, measure
+from .runs import Run, by_turns, measure
 
 EVENTS_PER_SECOND = 10_000
 EVENTS_PER_STREAM = 12
@@ -19,27 +18,26 @@ EVENTS_PER_STREAM = 12
 SECONDS = 5
 STREAMS = (100, 300, 1000, 3000, 10_000)
 LIMIT = 1.2
+ROUNDS = 3
 
 
 def cost(run: Run, client: Client, streams: int) -> float:
-    """Return CPU per event in µs while all streams are live; the median of several runs."""
+    """Return CPU per event in µs while all streams are live."""
     rate = EVENTS_PER_SECOND / streams
     events = max(EVENTS_PER_STREAM, round(rate * (2 if run.quick else SECONDS)))
-    found = [
-        measure(run, client, streams=streams, events=events, rate=rate, spread=0).result["steady_us_per_event"]
-        for _ in range(1 if run.quick else 3)
-    ]
-    return statistics.median(found)
+    found = measure(run, client, streams=streams, events=events, rate=rate, spread=0)
+    return found.result["steady_us_per_event"]
 
 
 def answer(run: Run) -> Answer:
     """Measure ours and the floor, because the kernel's own share grows, too."""
     result = Answer("Cost per event as the number of open streams grows")
     steps = (STREAMS[0], STREAMS[-1]) if run.quick else STREAMS
-    costs: dict[Client, list[float]] = {}
     clients = (OURS,) if run.quick else (FLOOR, OURS)
+    cases = {(client, streams): partial(cost, run, client, streams) for client in clients for streams in steps}
+    found = by_turns(run, cases, ROUNDS)
+    costs = {client: [found[client, streams] for streams in steps] for client in clients}
     for client in clients:
-        costs[client] = [cost(run, client, streams) for streams in steps]
         points = [(float(streams), found) for streams, found in zip(steps, costs[client], strict=True)]
         result.series.append(Series("cost per event over open streams", client.label, points))
     for place, streams in enumerate(steps if FLOOR in costs else ()):
@@ -57,7 +55,3 @@ def answer(run: Run) -> Answer:
             met=growth <= LIMIT if last else None,
         )
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

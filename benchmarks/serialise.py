@@ -24,7 +24,6 @@ from manystream.providers.json.json_values import JSONObject
 from manystream.store import message_from_row, rows_from_message
 
 from .answers import Answer, Series
-from .command import run_alone
 from .runs import Run
 
 PROVIDERS: dict[str, ms.Provider] = {
@@ -208,7 +207,3 @@ def _appended(result: Answer, dialect: str, rounds: int) -> None:
     )
     result.add(f"{what}, written anew", anew * 1e6, "µs", ratio=anew / alone, against="orjson.dumps alone")
     result.add(f"{what}, orjson.dumps alone", alone * 1e6, "µs")
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -7,7 +7,6 @@ other streams are live.
 from __future__ import annotations
 
 from .answers import Answer
-from .command import run_alone
 from .peers.common import percentile
 from .runs import Run, RunError, run_program
 
@@ -42,7 +41,3 @@ def measured(run: Run, starts: int) -> tuple[list[int], float]:
     if len(found) < starts:
         raise RunError(f"only {len(found)} of {starts} requests arrived")
     return found, float(itself)
-
-
-if __name__ == "__main__":
-    run_alone(answer)

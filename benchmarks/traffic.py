@@ -13,8 +13,6 @@ seconds: from the first request to the last answer.
 
 manystream runs without traffic control, with it, and with declared limits. The SDKs of OpenAI and Anthropic run with
 ten retries. LiteLLM's Router and inspect_ai with adaptive connections run where they are installed.
-
-`traffic_routes.py` measures routes and several keys, `traffic_sharing.py` limits that change or are shared.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .answers import Answer
 from .clients import AIOHTTP, CURL, OPENAI, OURS, Client
-from .command import run_alone
 from .runs import Run, RunError, measure
 
 AT_A_TIME = 50
@@ -35,7 +34,3 @@ def answer(run: Run) -> Answer:
             met=ratio >= FACTOR if ours else None,
         )
     return result
-
-
-if __name__ == "__main__":
-    run_alone(answer)

@@ -7,6 +7,7 @@ import asyncio
 import anthropic
 
 from .common import Recorder, Task, read_task
+from .over import http_client
 
 
 async def one(client: anthropic.AsyncAnthropic, task: Task, recorder: Recorder) -> None:
@@ -24,11 +25,9 @@ async def one(client: anthropic.AsyncAnthropic, task: Task, recorder: Recorder) 
 
 
 def client_for(task: Task) -> anthropic.AsyncAnthropic:
-    """Return the library's own HTTP client, with the certificate authority of the source."""
-    context = task.ssl_context()
-    http_client = anthropic.DefaultAsyncHttpxClient(verify=context) if context else None
+    client = http_client(anthropic, task)
     return anthropic.AsyncAnthropic(
-        api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=http_client
+        api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=client
     )
 
 

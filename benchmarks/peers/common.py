@@ -62,6 +62,8 @@ class Task:
     delay: milliseconds from an unstreamed request to its response.
     form: the wire form of a chat stream.
     collect: time full collections of the garbage collector, at the start and half-way.
+    over: of a client that has several forms, the one to run: the transport of a library, the loop and form of ours.
+    moment: microseconds for which the source gathers events; 0: it never sleeps; negative: half a millisecond.
     """
 
     url: str
@@ -76,6 +78,8 @@ class Task:
     delay: int = 0
     form: str = "plain"
     collect: bool = False
+    over: str = ""
+    moment: int = -1
 
     @property
     def base_url(self) -> str:
@@ -85,6 +89,8 @@ class Task:
             load |= {"events": self.events, "rate": self.rate, "gate": self.streams, "spread": self.spread}
         elif self.delay:
             load["delay"] = self.delay
+        if self.moment >= 0:
+            load["moment"] = self.moment
         if self.mode == "giant":
             load["size"] = self.size
         load |= FORMS[self.form]
@@ -136,6 +142,8 @@ def read_task() -> Task:
     parser.add_argument("--delay", type=int, default=0)
     parser.add_argument("--form", choices=tuple(FORMS), default="plain")
     parser.add_argument("--collect", type=int, choices=(0, 1), default=0)
+    parser.add_argument("--over", default="")
+    parser.add_argument("--moment", type=int, default=-1)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     raise_priority()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 
+import httpx2
 from google import genai
 from google.genai import errors, types
 
 from .common import Recorder, Task, read_task
+from .over import transport_of
 
 
 async def one(client: genai.Client, task: Task, recorder: Recorder) -> None:
@@ -26,7 +28,9 @@ def client_for(task: Task) -> genai.Client:
     """Return the library in its default form. It reads the certificate authority from the environment."""
     if task.ca:
         os.environ["SSL_CERT_FILE"] = task.ca
-    options = types.HttpOptions(base_url=task.base_url, api_version="v1beta", timeout=60_000)
+    over = transport_of(task)
+    client = httpx2.AsyncClient(transport=over, timeout=60) if over else None
+    options = types.HttpOptions(base_url=task.base_url, api_version="v1beta", timeout=60_000, httpx_async_client=client)
     return genai.Client(api_key="key", http_options=options)
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import openai
 
 from .common import Recorder, Task, read_task
+from .over import http_client
 
 
 def client_for(task: Task) -> openai.AsyncOpenAI:
-    """Return the library's own HTTP client, with the certificate authority of the source."""
-    context = task.ssl_context()
-    http_client = openai.DefaultAsyncHttpxClient(verify=context) if context else None
-    return openai.AsyncOpenAI(api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=http_client)
+    client = http_client(openai, task)
+    return openai.AsyncOpenAI(api_key="key", base_url=task.base_url, max_retries=0, timeout=60, http_client=client)
 
 
 async def chat(client: openai.AsyncOpenAI, task: Task, recorder: Recorder) -> None:
@@ -46,8 +44,7 @@ async def answers(client: openai.AsyncOpenAI, task: Task, recorder: Recorder) ->
         recorder.complete()
 
 
-async def main(client_for: Callable[[Task], openai.AsyncOpenAI] = client_for) -> None:
-    """Run the task of the command line over the clients that `client_for` makes."""
+async def main() -> None:
     task = read_task()
     client = client_for(task)
     work = answers if task.mode == "answer" else {"chat": chat, "responses": responses}[task.dialect]

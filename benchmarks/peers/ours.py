@@ -1,10 +1,12 @@
-"""manystream: one engine, one callback per event.
+"""manystream: one engine, one callback per event; or a task per stream that iterates over its events (`iterated`).
 
 Beyond the other clients without a library, it has the whole dialect, four timeouts per call, accounting, isolation of
 callbacks, and the final response.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 import trio
 
@@ -40,27 +42,22 @@ def request_for(task: Task, name: str = "bench") -> ms.Request:
     return ms.Request(model, [ms.Message.user("Say hello.")])
 
 
-def streams(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event, name: str = "bench") -> None:
-    """Start all streams. Returns at once."""
+def streams(engine: ms.Engine, task: Task, recorder: Recorder, name: str = "bench") -> list[ms.Call]:
+    """Start all streams, and return their calls at once."""
     request, record = request_for(task, name), recorder.record
-    running = task.streams
 
     def on_event(event: ms.Event) -> None:
         if type(event) is ms.TextDelta:
             record(event.text)
 
     def on_completion(completion: ms.Completion) -> None:
-        nonlocal running
         if completion.success:
             recorder.complete()
         else:
             recorder.fail(completion.error)
-        running -= 1
-        if not running:
-            ended.set()
 
-    for _ in range(task.streams):
-        engine.start_stream(request, on_event if task.mode in ("stream", "flood") else None, on_completion)
+    seen = on_event if task.mode in ("stream", "flood") else None
+    return [engine.start_stream(request, seen, on_completion) for _ in range(task.streams)]
 
 
 async def iterate(engine: ms.Engine, request: ms.Request, recorder: Recorder) -> None:
@@ -76,9 +73,20 @@ async def iterate(engine: ms.Engine, request: ms.Request, recorder: Recorder) ->
         recorder.complete()
 
 
-def answers(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event) -> None:
-    """Keep `streams` unstreamed requests running until `events` of them have ended."""
+async def iterate_all(engine: ms.Engine, task: Task, recorder: Recorder) -> None:
+    """Iterate over all streams, with a task for each, on the loop that runs."""
     request = request_for(task)
+    if task.over.startswith("asyncio"):
+        await asyncio.gather(*(iterate(engine, request, recorder) for _ in range(task.streams)))
+        return
+    async with trio.open_nursery() as nursery:
+        for _ in range(task.streams):
+            nursery.start_soon(iterate, engine, request, recorder)
+
+
+async def answers(engine: ms.Engine, task: Task, recorder: Recorder) -> None:
+    """Keep `streams` unstreamed requests running until `events` of them have ended. On trio only."""
+    request, ended = request_for(task), trio.Event()
     waiting, running = task.events - task.streams, task.streams
 
     def on_completion(completion: ms.Completion) -> None:
@@ -97,18 +105,26 @@ def answers(engine: ms.Engine, task: Task, recorder: Recorder, ended: trio.Event
 
     for _ in range(task.streams):
         engine.start_request(request, on_completion)
+    await ended.wait()
 
 
-async def main() -> None:
-    task = read_task()
+async def main(task: Task) -> None:
     tls = TLSConfig(ca_file=task.ca) if task.ca else None
     recorder = Recorder(task)
     async with ms.open_engine([provider_for(task)], tls=tls, retry=ms.Retry(max_attempts=1)) as engine:
-        ended = trio.Event()
-        (answers if task.mode == "answer" else streams)(engine, task, recorder, ended)
-        await ended.wait()
+        if task.mode == "answer":
+            await answers(engine, task, recorder)
+        elif task.over.endswith("iterated"):
+            await iterate_all(engine, task, recorder)
+        else:
+            for call in streams(engine, task, recorder):
+                await call.wait()
         recorder.report()
 
 
 if __name__ == "__main__":
-    trio.run(main)
+    given = read_task()
+    if given.over.startswith("asyncio"):
+        asyncio.run(main(given))
+    else:
+        trio.run(main, given)

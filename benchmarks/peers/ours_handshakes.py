@@ -29,14 +29,13 @@ async def main(plain: str, tls: str, ca: str, live: int, calls: int) -> None:
     recorder, unwatched = Recorder(background), Recorder(burst)
     providers = [provider_for(background), provider_for(burst, "burst")]
     async with ms.open_engine(providers, tls=TLSConfig(ca_file=ca), retry=ms.Retry(max_attempts=1)) as engine:
-        streams(engine, background, recorder, trio.Event())
+        streams(engine, background, recorder)
         first = engine.start_request(request_for(burst, "burst"))  # make the TLS context, which takes time
         await trio.sleep(1)
         first.cancel()
         before = len(recorder.latencies)
-        ended = trio.Event()
-        streams(engine, burst, unwatched, ended, name="burst")
-        await ended.wait()
+        for call in streams(engine, burst, unwatched, "burst"):
+            await call.wait()
         during = recorder.latencies[before:]
     print(
         json.dumps(

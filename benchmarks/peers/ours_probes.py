@@ -28,7 +28,7 @@ async def main() -> None:
     providers = [provider_for(probes.live), provider_for(probes.call, "call")]
     request = request_for(probes.call, "call")
     async with ms.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
-        streams(engine, probes.live, Recorder(probes.live), trio.Event())
+        streams(engine, probes.live, Recorder(probes.live))
         await trio.sleep(1)  # every stream is open and paced
         for _ in range(probes.calls):
             if probes.call.mode == "answer":

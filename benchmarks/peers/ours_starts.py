@@ -30,7 +30,7 @@ async def main(url: str, live: int, starts: int) -> None:
     providers = [provider_for(background), provider_for(short, "short")]
     durations: list[int] = []
     async with ms.open_engine(providers, retry=ms.Retry(max_attempts=1)) as engine:
-        streams(engine, background, Recorder(background), trio.Event())
+        streams(engine, background, Recorder(background))
         await trio.sleep(1)  # every stream is open and paced
         model = request_for(short, "short").model
         said = ms.Text("Say hello.")

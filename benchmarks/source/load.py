@@ -32,10 +32,11 @@ EVENTS_PER_SEND = {"pair": 2}
 
 
 def load_path(**load: object) -> str:
-    """Return the path of a load: `events`, `rate`, `gate`, `spread`, `mode`, `size`, `delay`, `framing`, `form`.
+    """Return the path of a load: `events`, `rate`, `gate`, `spread`, `mode`, `size`, `delay`, `framing`, `form`,
+    `moment`.
 
     See source/request.c. `form` selects a template of wire.py by its part of the path.
 
-    spread, delay: milliseconds.
+    spread, delay: milliseconds. moment: microseconds for which the source gathers events; 0: it never sleeps.
     """
     return "/load/" + ",".join(f"{key}={value}" for key, value in load.items())

@@ -29,7 +29,7 @@
 #include "source.h"
 
 #define SENDS_PER_TURN 32 /* events sent before sockets are looked at again, so that requests are not kept waiting */
-#define MOMENT 500000u /* nanoseconds; what is sent says when it was sent, so this is in no latency */
+static uint64_t moment = MOMENT_US * 1000u; /* ns, the newest stream's; what is sent says when: it is in no latency */
 
 static struct connection connections[MAX_CONNECTIONS];
 static int poll_fd, plain_listener, tls_listener = -1;
@@ -148,6 +148,7 @@ static uint64_t period_of(const struct connection *connection) {
 
 static void pace(struct connection *connection, uint64_t first) {
     connection->state = PACED;
+    moment = connection->load.moment_us * 1000u;
     connection->due = first;
     connection->period = period_of(connection);
     pacing_add(connection);
@@ -455,7 +456,7 @@ static int wait_ready(struct epoll_event *events, int room) {
     struct connection *first = pacing_first();
     uint64_t time = now(), wait = 1000000000u;
     if (first)
-        wait = first->due > time + MOMENT ? first->due - time : first->due > time ? MOMENT : 0;
+        wait = !moment || first->due <= time ? 0 : first->due > time + moment ? first->due - time : moment;
     struct timespec until = {.tv_sec = (time_t)(wait / 1000000000u), .tv_nsec = (long)(wait % 1000000000u)};
     int count = wait ? (int)syscall(SYS_epoll_pwait2, poll_fd, events, room, &until, NULL, 0)
                      : epoll_wait(poll_fd, events, room, 0);

@@ -91,7 +91,7 @@ def running_source(python: str) -> Iterator[Source]:
 
     python: the clients' interpreter, which makes the certificate.
     """
-    program = build("load_source")
+    program = build()
     with tempfile.TemporaryDirectory() as folder:
         authority, certificate, key = make_certificate(python, Path(folder))
         templates = Path(folder) / "templates"

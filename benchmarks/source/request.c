@@ -35,6 +35,8 @@ static void read_pair(struct load *load, const char *key, const char *value) {
         load->size = strtoull(value, NULL, 10);
     else if (!strcmp(key, "delay"))
         load->delay_ms = (uint32_t)strtoul(value, NULL, 10);
+    else if (!strcmp(key, "moment"))
+        load->moment_us = (uint32_t)strtoul(value, NULL, 10);
     else if (!strcmp(key, "mode"))
         for (size_t i = 0; i < sizeof MODES / sizeof *MODES; i++)
             if (!strcmp(value, MODES[i].name))
@@ -86,7 +88,7 @@ static bool read_path(struct request *request, const char *data, size_t head) {
 }
 
 struct request parse_request(const char *data, size_t size) {
-    struct request request = {.load = {.mode = MODE_STREAM, .events = 250, .rate = 50, .size = 10 << 20}};
+    struct request request = {.load = {.mode = MODE_STREAM, .events = 250, .rate = 50, .size = 10 << 20, .moment_us = MOMENT_US}};
     const char *end = memmem(data, size, "\r\n\r\n", 4);
     if (!end) {
         request.bad = size >= REQUEST_LIMIT;

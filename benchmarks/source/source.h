@@ -26,6 +26,8 @@ struct bytes {
     size_t size;
 };
 
+#define MOMENT_US 500u
+
 enum mode { MODE_STREAM, MODE_ANSWER, MODE_GIANT, MODE_FLOOD, MODE_BYTES, MODE_STEP };
 
 #define MAX_PLACES 8
@@ -68,6 +70,7 @@ struct load {
     uint32_t spread_ms; /* a gate's streams begin spread over this time; 0: over one period */
     uint64_t size;      /* bytes of text in MODE_GIANT */
     uint32_t delay_ms;  /* MODE_ANSWER: from the request to the response */
+    uint32_t moment_us; /* the source gathers events for so long; 0: it never sleeps while a stream is paced */
 };
 
 enum state { CLOSED, HANDSHAKE, READING, WAITING, PACED, DRAINING };
