@@ -143,7 +143,7 @@ class ReportedBucket:
     noted: the rate that was last logged.
     as_of: the time of sending of the call whose response has reported the rate. Responses of earlier calls may come
         later, and do not change it.
-    begun: when this number was reported first, and the units that the server had accepted by then.
+    begun: when this number was reported first, and the calls that the server had answered by then.
     size: the size of the server's bucket, as far as its reports show it.
     """
 
@@ -155,7 +155,7 @@ class ReportedBucket:
     whole: float = 0.0
     noted: float = 0.0
     as_of: float = -math.inf
-    begun: tuple[float, float] = (0.0, 0.0)
+    begun: tuple[float, int] = (0.0, 0)
     size: BucketSize = field(default_factory=BucketSize)
 
     @property

@@ -201,8 +201,8 @@ REFUSALS_OF_CACHED = 5
 """Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
 
 EXCEEDED = 2.0
-"""A reported limit of which the server has accepted so many times as much is not believed at once; one of a minute, of
-which it accepts that later, is one of a second."""
+"""A reported limit of requests of which the server has answered so many times as much since its latest refusal is none;
+one of a minute may be one of a second. Windows that begin at set times let through twice the limit."""
 
 LEAST_REPORTED = 61.0
 """Seconds in which a reported limit allows at least one call like the one with whose response it came, or its window if
@@ -263,11 +263,12 @@ class Quota:
         self.reported: dict[str, ReportedBucket] = {bucket.name: bucket for bucket in declared}
         self.learned: dict[Unit, LearnedBucket] = {}
         self.news: list[str] = []
-        self._doubted: set[str] = set()  # names of limits that were reported below what was accepted
         self._per_second: set[str] = set()  # names of reported limits that are no limits of a minute
         self._refuted: dict[str, float] = {}  # reported limit → more than that was used by one call
         self._totals = FREE
         self._refused_cost = FREE  # that the server did not count
+        self._answered = 0  # calls that the server has accepted, as far as their answers show
+        self._begun = (math.inf, 0)  # when the first call or the latest refusal was, and those answered by then
         self._first_sent_at = math.inf
         self._last_sent_at = -math.inf
         self._refusals = 0  # in a row; those of calls that were sent together count as one
@@ -406,7 +407,7 @@ class Quota:
         self.sent += 1
         self.running += 1
         if now < self._first_sent_at:
-            self._first_sent_at = now
+            self._first_sent_at, self._begun = now, (now, 0)
         self._last_sent_at = now
         permit.sent_at = now
         permit.sent_before = self._totals
@@ -418,6 +419,7 @@ class Quota:
         """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
         if accepted:
             report = self._without_refuted(report, permit)
+            self._answered += 1
         self._read(report, permit, now)
         self._accept(permit, now)
 
@@ -435,6 +437,7 @@ class Quota:
         self._close(permit)
         self._read(report, permit, now)
         if report.refusal is Refusal.RATE:
+            self._begun = (now, self._answered)
             self._learn(permit, report, now)
         elif report.refusal is Refusal.SPENT:
             self.spent_until = now + SPENT_FOR
@@ -534,22 +537,19 @@ class Quota:
 
     def _read_limit(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         reported = self.reported.get(limit.name)
-        if limit.unit is Unit.REQUESTS:
-            since, before, number = (
-                (self._first_sent_at, 0.0, limit.limit or 0.0)
-                if reported is None
-                else (*reported.begun, reported.limit)
-            )
-            windows = 1.0 + max(0.0, now - since) / limit.window
-            is_exceeded = self._accepted(Unit.REQUESTS) - before > EXCEEDED * number * windows
-            if is_exceeded and reported is None and limit.name not in self._doubted:
-                self._doubted.add(limit.name)  # one answer may be wrong: the next report of it counts
-                return
-            if is_exceeded and reported is not None and reported.window == MINUTE:
-                self._per_second.add(limit.name)
-                del self.reported[limit.name]
         if limit.name in self._per_second:
             limit = replace(limit, window=SECOND)
+        if limit.unit is Unit.REQUESTS:
+            number, (since, before) = (
+                (limit.limit, self._begun) if reported is None else (reported.limit, reported.begun)
+            )
+            windows = 1.0 + max(0.0, now - since) / limit.window
+            if self._answered - before > EXCEEDED * (number or 0.0) * windows:
+                self.reported.pop(limit.name, None)
+                if limit.window == MINUTE:
+                    self._per_second.add(limit.name)
+                    self._read_limit(limit, permit, now)
+                return
         self._read_number(limit, permit, now)
         reported = self.reported[limit.name]
         if limit.reset and not reported.declared and reported.window < LONG_WINDOW:
@@ -560,9 +560,6 @@ class Quota:
                 if bucket is not None and bucket.rate >= reported.rate:
                     level = min(cost, bucket.capacity) - bucket.rate * max(limit.reset, 0.0)
                     bucket.level = max(bucket.fill(now), level)
-
-    def _accepted(self, unit: Unit) -> float:
-        return self._totals[unit] - self._refused_cost[unit]
 
     def _read_number(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         reported, age, rate = self.reported.get(limit.name), now - permit.sent_at, (limit.limit or 0.0) / limit.window
@@ -576,7 +573,7 @@ class Quota:
                 level = min(bucket.capacity, left + self._refused_cost[limit.unit])
             bucket.level = max(level, self._least_level(limit.unit, permit))
             reported.as_of = permit.sent_at
-            reported.begun = (now, self._accepted(limit.unit))
+            reported.begun = (now, self._answered)
             reported.size.read(limit, age)
             self._note(reported, "reported")
             return
@@ -585,7 +582,7 @@ class Quota:
             reported.as_of = permit.sent_at
             if abs(rate - bucket.rate) > 1e-9 * rate:
                 bucket.scale(rate, now)
-                reported.begun = (now, self._accepted(limit.unit))
+                reported.begun = (now, self._answered)
                 if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
                     self._note(reported, "changed")
         is_smaller = reported.size.read(limit, age)

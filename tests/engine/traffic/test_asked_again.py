@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pytest
 import trio
@@ -287,24 +287,52 @@ async def test_a_limit_per_minute_stays_one_at_its_end(autojump_clock: MockClock
     assert (trio.current_time() < 330, refused < 40) == (True, True), (trio.current_time(), refused)
 
 
-@pytest.mark.parametrize("place", [0, 20])
-async def test_one_answer_with_a_tiny_limit_holds_no_batch(place: int, autojump_clock: MockClock) -> None:
+ONE_A_MINUTE = [
+    (ms.OpenAIChat, BODY, "x-ratelimit-limit-requests: 1\r\n"),
+    (ms.OpenAIChat, BODY, "x-ratelimit-limit-requests: 1\r\nx-ratelimit-remaining-requests: 0\r\n"),
+    (ms.OpenAIChat, BODY, "x-ratelimit-limit-req-minute: 1\r\nx-ratelimit-remaining-req-minute: 0\r\n"),
+    (ms.Anthropic, CLAUDE, ANTHROPIC.format("requests", 1)),
+]
+
+
+@pytest.mark.parametrize("which", [[0], [20], range(60), range(0, 60, 3)], ids=["first", "20th", "all", "third"])
+@pytest.mark.parametrize(("kind", "body", "headers"), ONE_A_MINUTE)
+async def test_answers_with_a_tiny_limit_hold_no_batch(
+    kind: type[ms.OpenAIChat], body: str, headers: str, which: Collection[int], autojump_clock: MockClock
+) -> None:
+    """The server answers more than that, so that it is none."""
     count = 0
 
     async def serve(line: Line) -> None:
         nonlocal count
         while await line.request():
-            odd, count = count == place, count + 1
+            odd, count = count in which, count + 1
             await trio.sleep(0.1)
-            await line.send(answer(BODY, headers="x-ratelimit-limit-requests: 1\r\n" if odd else ""))
+            await line.send(answer(body, headers=headers if odd else ""))
 
     async with (
         open_peer(serve) as peer,
-        ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine,
+        ms.open_engine([kind("k", peer.url, name="openai")], traffic=ms.Traffic()) as engine,
         engine.map([ms.Request("openai/gpt-5", "hi")] * 60, concurrency=20) as results,
     ):
         assert [completion.success async for _, completion in results] == [True] * 60
     assert trio.current_time() < 10
+
+
+@pytest.mark.parametrize("reports", [True, False])
+async def test_a_limit_of_one_a_minute_that_is_true_holds(reports: bool, autojump_clock: MockClock) -> None:
+    def form(server: Limited) -> str:
+        remaining = f"x-ratelimit-remaining-requests: {int(server.level)}\r\n"
+        return "x-ratelimit-limit-requests: 1\r\n" + remaining * reports
+
+    server = Limited(per_minute=1, capacity=1, form=form, seconds=0.1)
+    async with (
+        open_limited(server) as peer,
+        ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine,
+        engine.map([ms.Request("openai/gpt-5", "hi")] * 12, concurrency=12) as results,
+    ):
+        assert [completion.success async for _, completion in results] == [True] * 12
+    assert server.refused <= 30
 
 
 async def test_a_limit_that_falls_is_one_of_a_minute(autojump_clock: MockClock) -> None:
