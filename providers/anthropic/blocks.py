@@ -23,7 +23,14 @@ from ..json.json_values import (
 )
 from ..model.events import Event
 from ..model.messages import ProviderBlock, ProviderState, RedactedThinking
-from ..wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, ToolCallInProgress
+from ..wire.accumulate import (
+    Accumulator,
+    CallInProgress,
+    OwnInProgress,
+    Placed,
+    TextInProgress,
+    ThinkingInProgress,
+)
 from ..wire.cut_pairs import join_pieces
 from .block_writer import FIRST_PARTY
 
@@ -34,25 +41,8 @@ NO_ARGUMENTS = "{}"
 """The arguments of a call without arguments, which has no text at all in a stream and an empty object unstreamed."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class CallInProgress:
-    """A tool call of a stream."""
-
-    call: ToolCallInProgress  # the call in the answer
-    given: str  # the arguments of its start event, used if no delta follows
-    stopped: bool = field(default=False, init=False)  # whether its stop event has come
-    # the block of text or thinking that a server sent inside the call; None before
-    beside: Opened | None = field(default=None, init=False)
-
-    def settle(self) -> list[Event]:
-        """End the arguments. Returns the event for those of the start event, if none were streamed."""
-        if self.call.pieces or self.call.done:
-            return []
-        return list(self.call.delta(self.given))
-
-
-class ProviderBlockInProgress:
-    """A block of the provider's own, which is in the answer already. `settle` writes the deltas into it.
+class ProviderBlockInProgress(OwnInProgress):
+    """A block of the provider's own.
 
     data: the block in the answer.
     begun: its members as they were before the deltas.
@@ -81,7 +71,7 @@ class ProviderBlockInProgress:
                 self.data[member] = self.begun[member] = value
 
     def settle(self) -> None:
-        """Write the collected deltas into the block. May be called at any time. Input that was cut off stays text."""
+        """Write the collected deltas into the block. Input that was cut off stays text."""
         for member, pieces in self.pieces.items():
             start = self.begun.get(member)
             self.data[member] = join_pieces([start, *pieces] if type(start) is str else pieces)

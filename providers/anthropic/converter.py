@@ -31,7 +31,7 @@ from ..model.messages import (
     ToolCall,
     ToolResult,
 )
-from ..wire.accumulate import Accumulator
+from ..wire.accumulate import Accumulator, CallInProgress
 from ..wire.cache_marks import read_mark
 from ..wire.omission_warnings import BLANK_TEXT, note_foreign_refusal
 from .block_writer import (
@@ -50,7 +50,7 @@ from .block_writer import (
     wire_tool_call,
     wire_tool_result,
 )
-from .blocks import BlockReader, CallInProgress
+from .blocks import BlockReader
 from .dialect import DIALECT
 from .stream import DELTAS, EVENTS
 

@@ -12,12 +12,12 @@ from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, mapp
 from ..model.events import Event, FinishReason
 from ..model.provider_error import malformed
 from ..model.response import Response
-from ..wire.accumulate import Accumulator, concluded
+from ..wire.accumulate import Accumulator, CallInProgress, concluded
 from ..wire.answer_body import answer_object
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.error_bodies import reported_error
 from ..wire.finish_words import reason_of_word
-from .blocks import BlockReader, CallInProgress
+from .blocks import BlockReader
 from .errors import error_in
 from .usage import merge_report, read_usage
 

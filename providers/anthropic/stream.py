@@ -5,8 +5,7 @@ A stream has `message_start`, then for each content block `content_block_start`,
 Source: https://platform.claude.com/docs/en/build-with-claude/streaming.
 
 The `type` in the data selects the method, because compatible servers omit the event's name. If it is missing, the name
-selects it. The index identifies a block. The end of a tool call is delivered one step late, when the next block begins
-or the stop reason comes: only then is it known whether the length limit cut it off.
+selects it. The index identifies a block.
 
 `EVENTS` maps each event to its method. A delta that matches the one before does not come here (`delta_template.py`).
 """
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.dialect import MakeId
-from ..catalog.json_stream import JSONStream, index_of, object_in
+from ..catalog.json_stream import BlockStream, index_of, object_in
 from ..catalog.provider import Provider
 from ..json.json_values import (
     JSON,
@@ -30,12 +29,11 @@ from ..json.json_values import (
 )
 from ..model.events import Event
 from ..model.provider_error import ProviderError, malformed
-from ..model.response import Response
-from ..wire.accumulate import CUT_SHORT, Placed, TextInProgress, ThinkingInProgress
+from ..wire.accumulate import CUT_SHORT, CallInProgress, Placed, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
 from ..wire.error_bodies import reported_error
-from .blocks import BlockReader, CallInProgress, Opened, ProviderBlockInProgress
+from .blocks import BlockReader, ProviderBlockInProgress
 from .errors import error_in
 from .response import MESSAGE_MEMBERS, add_provider_data, add_usage, finish_reason
 
@@ -54,35 +52,20 @@ DELTA_MEMBERS = frozenset({"type", "stop_reason"})
 """Members of an event, and of a message's delta, that are not provider data."""
 
 
-class MessagesStream(JSONStream):
+class MessagesStream(BlockStream):
     """Converts one stream.
 
-    opened: the wire's index → the block that has it. Redacted thinking, which has no deltas, is left out.
-    stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
-    latest: the index of the block that began last.
-    started: whether `Start` was returned.
+    opened: redacted thinking, which has no deltas, is left out.
     stop_reason: the wire's stop reason so far.
     usage_raw: the usage reports so far, merged.
     reader: reads blocks into the answer.
     """
 
-    __slots__ = (
-        "latest",
-        "opened",
-        "reader",
-        "started",
-        "stop_reason",
-        "stopped",
-        "usage_raw",
-    )
+    __slots__ = ("reader", "stop_reason", "usage_raw")
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
         self.reader: BlockReader = BlockReader(self.answer, provider.maker, make_id)
-        self.opened: dict[int, Opened] = {}
-        self.stopped: list[CallInProgress] | None = None
-        self.latest: int = -1
-        self.started: bool = False
         self.stop_reason: str | None = None
         self.usage_raw: dict[str, JSON] = {}
 
@@ -122,12 +105,6 @@ class MessagesStream(JSONStream):
     def error_of(self, reported: JSON, data: bytes) -> ProviderError:
         return error_in(reported, data)
 
-    def response(self) -> Response:
-        for block in self.opened.values():
-            if isinstance(block, ProviderBlockInProgress):
-                block.settle()
-        return super().response()
-
     def message_start(self, payload: JSONObject) -> Sequence[Event]:
         """Read the message as it is at its start: model, id and input tokens, and the content of a resumed turn.
 
@@ -137,16 +114,16 @@ class MessagesStream(JSONStream):
         message = object_in(payload, "message")
         content = _objects(message, "content")
         self.answer.count.check_parts(len(content))
-        events = self._finish_stopped()
+        events = self.finish_stopped()
         if not self.started:
             self.started = True
             events.append(self.answer.start(string(message, "model"), string(message, "id")))
         for index in list(self.opened):
-            self._forget(index, events)
+            self.release(index, events)
         self.latest = -1
         for index, block in enumerate(content):
             self._open(index, block, events)
-            events.extend(self._stop(index))
+            events.extend(self.stop(index))
         add_provider_data(self.answer.provider_data, message, MESSAGE_MEMBERS)
         add_usage(self.answer, self.usage_raw, mapping(message, "usage"))
         self.stop_reason = string(message, "stop_reason")
@@ -161,8 +138,8 @@ class MessagesStream(JSONStream):
     def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
         """Begin the block at an index."""
         index, wire = index_of(payload, self.latest + 1), object_in(payload, "content_block")
-        events = self._begin()
-        events.extend(self._finish_stopped())
+        events = self.begin()
+        events.extend(self.finish_stopped())
         self._open(index, wire, events)
         return events
 
@@ -179,12 +156,12 @@ class MessagesStream(JSONStream):
 
     def content_block_stop(self, payload: JSONObject) -> Sequence[Event]:
         """End the block at an index."""
-        return self._stop(index_of(payload, self.latest))
+        return self.stop(index_of(payload, self.latest))
 
     def message_delta(self, payload: JSONObject) -> Sequence[Event]:
         """Read the stop reason and the usage so far. Both are totals, so they replace earlier ones."""
         delta = mapping(payload, "delta")
-        events = self._begin()
+        events = self.begin()
         self.stop_reason = string(delta, "stop_reason") or self.stop_reason
         self.answer.raw_finish_reason = self.stop_reason
         add_provider_data(self.answer.provider_data, delta, DELTA_MEMBERS)
@@ -192,7 +169,7 @@ class MessagesStream(JSONStream):
         add_usage(self.answer, self.usage_raw, mapping(payload, "usage"))
         if self.stop_reason is not None:
             cut = finish_reason(self.stop_reason) in CUT_SHORT
-            events.extend(self._finish_stopped(last_is_cut=cut))
+            events.extend(self.finish_stopped(last_is_cut=cut))
         return events
 
     def message_stop(self, payload: JSONObject) -> Sequence[Event]:
@@ -265,7 +242,7 @@ class MessagesStream(JSONStream):
         found = block if call is None else call.beside
         if isinstance(found, kind):
             return (found.delta(text),)
-        events = self._begin()
+        events = self.begin()
         wire: JSONObject = {"type": name, name: text}
         if call is None:
             self._open(index, wire, events)
@@ -273,69 +250,25 @@ class MessagesStream(JSONStream):
             call.beside = self.reader.open(wire, events)
         return events
 
-    def _begin(self) -> list[Event]:
-        """Return the start event, if it was not returned yet: a server may omit `message_start`."""
-        if self.started:
-            return []
-        self.started = True
-        return [self.answer.start(None, None)]
-
     def _open(self, index: int, wire: JSONObject, events: list[Event]) -> None:
         """Begin a block at an index, and end the block that had it before."""
-        self._forget(index, events)
+        self.release(index, events)
         self.latest = index
         opened = self.reader.open(wire, events)
         if not isinstance(opened, Placed):
             self.opened[index] = opened
 
-    def _stop(self, index: int) -> Sequence[Event]:
-        """End a block. Returns the events for arguments that were not streamed.
-
-        The end of a call is delivered later: see the head of this file. A provider's own block is joined when the
-        answer is read, because joining it at each stop would be quadratic.
-        """
-        call = self.opened.get(index)
-        if not isinstance(call, CallInProgress) or call.stopped:
-            return ()
-        call.stopped = True
-        if self.stopped is None:
-            self.stopped = []
-        self.stopped.append(call)
-        return call.settle()
-
-    def _finish_stopped(self, *, last_is_cut: bool = False) -> list[Event]:
-        """Return the end events of the calls that have stopped."""
-        events: list[Event] = []
-        stopped, self.stopped = self.stopped, None
-        for block in stopped or ():
-            cut = last_is_cut and self._is_last(block)
-            events.extend(block.call.finish(complete=not cut))
-        return events
-
-    def _is_last(self, block: CallInProgress) -> bool:
-        """Return whether a call is the last block of the stream so far. Text that came inside the call is behind it."""
-        last = self.answer.blocks[-1]
-        return last is block.call or last is block.beside
-
     def _finish(self) -> Sequence[Event]:
         """End the message. Returns the last events."""
-        events, reason = self._begin(), finish_reason(self.stop_reason)
+        events, reason = self.begin(), finish_reason(self.stop_reason)
         for block in self.opened.values():
             if isinstance(block, CallInProgress):
                 events.extend(block.settle())
-                if reason in CUT_SHORT and self._is_last(block):
+                if reason in CUT_SHORT and self.is_last(block):
                     events.extend(block.call.finish(complete=False))
         events.extend(self.answer.done(reason, self.stop_reason))
         self.ended = True
         return events
-
-    def _forget(self, index: int, events: list[Event]) -> None:
-        """Release an index that the wire uses again. The block that had it has ended; an unfinished call is cut off."""
-        block = self.opened.pop(index, None)
-        if isinstance(block, CallInProgress) and not block.stopped:
-            events.extend(block.call.finish(complete=False))
-        elif isinstance(block, ProviderBlockInProgress):
-            block.settle()
 
 
 EVENTS: dict[str, Callable[[MessagesStream, JSONObject], Sequence[Event]]] = {

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, json_at, loads, shown
 from ..model.events import ErrorEvent, Event
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed, no_answer, truncated
-from ..model.response import arrived
+from ..model.response import Response, arrived
+from ..wire.accumulate import CallInProgress, OwnInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Template
 from ..wire.error_bodies import ERROR, reported_error
@@ -242,6 +243,76 @@ def events_in(lines: bytes) -> list[tuple[str, bytes]]:
         elif name and (line := text[start:place].strip()):
             found.append((name, line.encode()))
     return found
+
+
+class BlockStream(JSONStream):
+    """A stream whose blocks have an index, and begin and stop by events of their own.
+
+    The end of a tool call is delivered when the next block begins or the answer ends: only then is it known whether the
+    length limit cut it off.
+
+    opened: the wire's index → the block that has it.
+    latest: the index of the block that began last.
+    started: whether `Start` was returned.
+    stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
+    """
+
+    __slots__ = ("latest", "opened", "started", "stopped")
+
+    def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
+        super().__init__(provider, make_id, limits)
+        self.opened: dict[int, object] = {}
+        self.latest: int = -1
+        self.started: bool = False
+        self.stopped: list[CallInProgress] | None = None
+
+    def response(self) -> Response:
+        for block in self.opened.values():
+            if isinstance(block, OwnInProgress):
+                block.settle()
+        return super().response()
+
+    def begin(self) -> list[Event]:
+        """Return the start event, if it was not returned yet: a server may omit the stream's first event."""
+        if self.started:
+            return []
+        self.started = True
+        return [self.answer.start(self.answer.model, self.answer.id)]
+
+    def stop(self, index: int) -> Sequence[Event]:
+        """End a block. Returns the events for arguments that were not streamed.
+
+        A provider's own block is joined when the answer is read, because joining it at each stop would be quadratic.
+        """
+        call = self.opened.get(index)
+        if not isinstance(call, CallInProgress) or call.stopped:
+            return ()
+        call.stopped = True
+        if self.stopped is None:
+            self.stopped = []
+        self.stopped.append(call)
+        return call.settle()
+
+    def finish_stopped(self, *, last_is_cut: bool = False) -> list[Event]:
+        """Return the end events of the calls that have stopped. last_is_cut: the answer's last block is incomplete."""
+        events: list[Event] = []
+        stopped, self.stopped = self.stopped, None
+        for block in stopped or ():
+            events.extend(block.call.finish(complete=not (last_is_cut and self.is_last(block))))
+        return events
+
+    def is_last(self, block: CallInProgress) -> bool:
+        """Return whether a call is the last block of the stream so far. Text that came inside the call is behind it."""
+        last = self.answer.blocks[-1]
+        return last is block.call or last is block.beside
+
+    def release(self, index: int, events: list[Event]) -> None:
+        """Release an index that the wire uses again. The block that had it has ended; an unfinished call is cut off."""
+        block = self.opened.pop(index, None)
+        if isinstance(block, CallInProgress) and not block.stopped:
+            events.extend(block.call.finish(complete=False))
+        elif isinstance(block, OwnInProgress):
+            block.settle()
 
 
 def index_of(payload: JSONObject, otherwise: int) -> int:

@@ -27,11 +27,11 @@ from ..json.json_values import (
     without_nulls,
 )
 from ..model.messages import Block, File, Image, Message, ProviderBlock, Role, Text, ToolCall, ToolResult
-from ..wire.accumulate import Accumulator
+from ..wire.accumulate import Accumulator, CallInProgress
 from .block_writer import BlockWriter
 from .dialect import DIALECT
 from .message_writer import CONTENTS
-from .steps import INPUT, MEDIA, OUTPUT, RESULT, THOUGHT, CallInProgress, StepInProgress, StepReader
+from .steps import INPUT, MEDIA, OUTPUT, RESULT, THOUGHT, StepInProgress, StepReader
 from .stream import DELTAS, is_interaction
 
 MODEL_STEPS = re.compile(rf"{OUTPUT}|{THOUGHT}|\w+_call|\w+_result")

@@ -30,7 +30,9 @@ from ..model.events import Event
 from ..model.messages import File, Image, ProviderBlock, ProviderState
 from ..wire.accumulate import (
     Accumulator,
+    CallInProgress,
     InProgress,
+    OwnInProgress,
     Placed,
     TextInProgress,
     ThinkingInProgress,
@@ -91,21 +93,8 @@ class SoundInProgress(Placed):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class CallInProgress:
-    """A call of the caller's function."""
-
-    call: ToolCallInProgress  # the call in the answer
-    given: str  # the arguments of its first event, used if no delta follows
-    stopped: bool = field(default=False, init=False)  # whether its stop event has come
-
-    def settle(self) -> list[Event]:
-        """End the arguments. Returns the event for those of the first event, if none were streamed."""
-        return [] if self.call.pieces or self.call.done else list(self.call.delta(self.given))
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class StepInProgress:
-    """A step of the server's own, which is in the answer already. `settle` writes the texts of its deltas into it."""
+class StepInProgress(OwnInProgress):
+    """A step of the server's own."""
 
     data: dict[str, JSON]  # the step in the answer
     # member → the texts of its deltas
@@ -134,7 +123,7 @@ class StepInProgress:
                 self.data[member] = value
 
     def settle(self) -> None:
-        """Write the collected texts into the step. May be called at any time. Arguments become JSON if they parse."""
+        """Write the collected texts into the step. Arguments become JSON if they parse."""
         for member, pieces in self.pieces.items():
             text = join_pieces(pieces)
             self.data[member] = exact_or_text(text) if member == "arguments" else text
@@ -294,7 +283,7 @@ class StepReader:
             kept = [] if thought.state is None else objects(thought.state.data, SUMMARY)
             thought.state = ProviderState(self.maker.provider, {SUMMARY: [*kept, content]})
 
-    def sign(self, opened: Opened | None, signature: str | None) -> None:
+    def sign(self, opened: object, signature: str | None) -> None:
         """Add a signature to a step. One that is sent twice is kept once."""
         if not signature:
             return

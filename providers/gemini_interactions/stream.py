@@ -4,8 +4,7 @@ A stream has `interaction.created`, status updates, then for each step `step.sta
 `interaction.completed`, the terminal marker, with the status and the usage. `error` may come anywhere. The index
 identifies a step; indexes need not be in order.
 
-The `event_type` in the data selects the method. If it is missing, the event's name selects it. The end of a call is
-delivered when the next step begins or the status comes: only then is it known whether the length limit cut it off.
+The `event_type` in the data selects the method. If it is missing, the event's name selects it.
 
 `EVENTS` maps each event to its method, `DELTAS` each type of delta. The events of before June 2026, which had contents
 in place of steps, have rows as well. A delta that matches the one before does not come here (`delta_template.py`).
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..catalog.dialect import MakeId
-from ..catalog.json_stream import JSONStream, index_of, object_in
+from ..catalog.json_stream import BlockStream, index_of, object_in
 from ..catalog.provider import Provider
 from ..gemini.errors import read_error
 from ..json.json_values import (
@@ -33,8 +32,7 @@ from ..json.json_values import (
 )
 from ..model.events import ErrorEvent, Event, FinishReason
 from ..model.provider_error import ErrorCategory, ProviderError, malformed
-from ..model.response import Response
-from ..wire.accumulate import CUT_SHORT, ThinkingInProgress
+from ..wire.accumulate import CUT_SHORT, CallInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
 from ..wire.error_bodies import reported_error
@@ -44,7 +42,6 @@ from .steps import (
     MEDIA,
     OUTPUT,
     THOUGHT,
-    CallInProgress,
     Opened,
     OutputInProgress,
     StepInProgress,
@@ -74,27 +71,19 @@ def is_interaction(value: JSONObject) -> bool:
     return value.get("object") == "interaction" or type(value.get("steps") or value.get("outputs")) is list
 
 
-class InteractionsStream(JSONStream):
+class InteractionsStream(BlockStream):
     """Converts one stream.
 
-    latest: the index of the step that began last.
-    opened: the wire's index → the step that has it.
     reader: reads steps into the answer.
-    started: whether `Start` was returned.
     status: the status so far.
-    stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
     """
 
-    __slots__ = ("latest", "opened", "reader", "started", "status", "stopped")
+    __slots__ = ("reader", "status")
 
     def __init__(self, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> None:
         super().__init__(provider, make_id, limits)
         self.reader: StepReader = StepReader(self.answer, provider.maker, make_id)
-        self.opened: dict[int, Opened] = {}
-        self.latest: int = -1
-        self.started: bool = False
         self.status: str | None = None
-        self.stopped: list[CallInProgress] | None = None
 
     # --- input ---
 
@@ -130,12 +119,6 @@ class InteractionsStream(JSONStream):
     def error_of(self, reported: JSON, data: bytes) -> ProviderError:
         return read_error(reported, data)
 
-    def response(self) -> Response:
-        for step in self.opened.values():
-            if isinstance(step, StepInProgress):
-                step.settle()
-        return super().response()
-
     def whole(self, interaction: JSONObject) -> Sequence[Event]:
         """Read an unstreamed answer. Returns its events; the last one is terminal. Raises `MalformedJSONError`."""
         return self.completed({"interaction": interaction})
@@ -145,7 +128,7 @@ class InteractionsStream(JSONStream):
     def created(self, payload: JSONObject) -> Sequence[Event]:
         """Read the interaction as it is at its start: model and id. A resumed stream repeats the event."""
         self._describe(mapping(payload, "interaction"))
-        return self._begin()
+        return self.begin()
 
     def status_update(self, payload: JSONObject) -> Sequence[Event]:
         """Read the status so far. The interaction may be in the event, or its members directly."""
@@ -161,8 +144,8 @@ class InteractionsStream(JSONStream):
         if "step" not in payload and "content" in payload:
             return self.content_start(payload)
         index, step = index_of(payload, self.latest + 1), object_in(payload, "step")
-        events = self._begin()
-        self._finish_stopped(events)
+        events = self.begin()
+        events.extend(self.finish_stopped())
         self._open(index, step, events)
         return events
 
@@ -182,20 +165,9 @@ class InteractionsStream(JSONStream):
         return ()
 
     def step_stop(self, payload: JSONObject) -> Sequence[Event]:
-        """End the step at an index. Returns the events for arguments that were not streamed.
-
-        The end of a call is delivered later: see the head of this file. A step of the server's own is joined when the
-        answer is read.
-        """
+        """End the step at an index. Returns the events for arguments that were not streamed."""
         self._count(mapping(payload, "usage"))
-        call = self.opened.get(index_of(payload, self.latest))
-        if not isinstance(call, CallInProgress) or call.stopped:
-            return ()
-        call.stopped = True
-        if self.stopped is None:
-            self.stopped = []
-        self.stopped.append(call)
-        return call.settle()
+        return self.stop(index_of(payload, self.latest))
 
     def completed(self, payload: JSONObject) -> Sequence[Event]:
         """Read the interaction as it is at its end. Its steps count if none were streamed."""
@@ -203,14 +175,14 @@ class InteractionsStream(JSONStream):
         if self.status in UNFINISHED:
             self.status = None
         self._describe(interaction)
-        events = self._begin()
+        events = self.begin()
         if not self.answer.blocks:
             steps = required_objects(interaction.get("steps"), "steps")
             steps = own_steps(steps or [_as_step(content) for content in objects(interaction, "outputs")])
             self.answer.count.check_items(len(steps))
             try:
                 for index, step in enumerate(steps):
-                    self._finish_stopped(events)
+                    events.extend(self.finish_stopped())
                     self._open(index, step, events)
                     events.extend(self.step_stop({"index": index}))
             except ProviderError as error:  # beyond a limit; the events before it are delivered
@@ -234,7 +206,7 @@ class InteractionsStream(JSONStream):
         """Begin a content of the older form as a step. A call has no name yet: its delta has all of it."""
         content = object_in(payload, "content")
         if string(content, "type") == CALL and not string(content, "name"):
-            return self._begin()
+            return self.begin()
         return self.step_start({**payload, "step": _as_step(content)})
 
     # --- deltas ---
@@ -246,7 +218,7 @@ class InteractionsStream(JSONStream):
         events: list[Event] = []
         output = self.opened.get(index)
         if not isinstance(output, OutputInProgress):
-            events.extend(self._begin())
+            events.extend(self.begin())
             output = OutputInProgress()
             self._put(index, output, events)
         self.reader.content(output, delta, events)
@@ -266,7 +238,7 @@ class InteractionsStream(JSONStream):
         events: list[Event] = []
         thought = self.opened.get(index)
         if not isinstance(thought, ThinkingInProgress):
-            events.extend(self._begin())
+            events.extend(self.begin())
             thought = self.answer.thinking()
             thought.state = self.reader.maker
             self._put(index, thought, events)
@@ -296,19 +268,12 @@ class InteractionsStream(JSONStream):
 
     def whole_call(self, index: int, delta: JSONObject) -> Sequence[Event]:
         """Read a call of the older form, which comes whole."""
-        events = self._begin()
-        self._finish_stopped(events)
+        events = self.begin()
+        events.extend(self.finish_stopped())
         self._open(index, delta, events)
         return events
 
     # --- steps ---
-
-    def _begin(self) -> list[Event]:
-        """Return the start event, if it was not returned yet."""
-        if self.started:
-            return []
-        self.started = True
-        return [self.answer.start(self.answer.model, self.answer.id)]
 
     def _describe(self, interaction: JSONObject) -> None:
         """Read the members of an interaction beside its steps. It may lack any of them at its start."""
@@ -334,24 +299,14 @@ class InteractionsStream(JSONStream):
             self._put(index, opened, events)
 
     def _put(self, index: int, opened: Opened, events: list[Event]) -> None:
-        """Put a step at an index. The step that had it has ended; an unfinished call is cut off."""
+        """Put a step at an index."""
         self.latest = index
-        before = self.opened.get(index)
-        if isinstance(before, CallInProgress) and not before.stopped:
-            events.extend(before.call.finish(complete=False))
-        elif isinstance(before, StepInProgress):
-            before.settle()
+        self.release(index, events)
         self.opened[index] = opened
-
-    def _finish_stopped(self, events: list[Event]) -> None:
-        """Add the end events of the calls that have stopped."""
-        stopped, self.stopped = self.stopped, None
-        for block in stopped or ():
-            events.extend(block.call.finish())
 
     def _finish(self, status: str) -> Sequence[Event]:
         """End the answer. Returns the last events."""
-        events, reason = self._begin(), finish_reason(status)
+        events, reason = self.begin(), finish_reason(status)
         for opened in self.opened.values():
             if isinstance(opened, CallInProgress):
                 events.extend(opened.settle())

@@ -8,6 +8,7 @@ Pieces are appended and joined once: nothing here is quadratic.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
@@ -239,6 +240,30 @@ class Placed:
 
 
 InProgress: TypeAlias = TextInProgress | ThinkingInProgress | ToolCallInProgress | Placed
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class CallInProgress:
+    """A tool call of a stream whose blocks begin and stop by events of their own."""
+
+    call: ToolCallInProgress  # the call in the answer
+    given: str  # the arguments of its first event, used if no delta follows
+    stopped: bool = field(default=False, init=False)  # whether its stop event has come
+    beside: object = field(default=None, init=False)  # the block of text or thinking that a server sent inside the call
+
+    def settle(self) -> list[Event]:
+        """End the arguments. Returns the event for those of the first event, if none were streamed."""
+        return [] if self.call.pieces or self.call.done else list(self.call.delta(self.given))
+
+
+class OwnInProgress(abc.ABC):
+    """A block of the provider's own, which is in the answer already. `settle` writes its deltas into it."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """Write the collected deltas into the block. May be called at any time."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
