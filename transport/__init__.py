@@ -2,7 +2,7 @@
 
 | part | what it is |
 |---|---|
-| `pool`, `waiting`, `dials`, `liveness` | which connection a request gets: an idle one, a new one, the next free one |
+| `pool`, `waiting`, `dials` | which connection a request gets: an idle one, a new one, the next free one |
 | `dial`, `resolve`, `proxy`, `tunnel`, `tls`, `tls_socket` | opens a socket: name, addresses, proxy, handshake |
 | `http1` | a connection, which carries one exchange at a time |
 | `outgoing`, `response_head`, `framing`, `chunked`, `early_end` | the parts of an exchange, in wire order |

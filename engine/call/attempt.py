@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...providers.model.events import Event, Start
 from ...providers.model.provider_error import ProviderError, malformed
 from ...providers.model.response import Response, arrived
-from ...providers.wire.request_ids import request_id_in
+from ...providers.wire.error_bodies import request_id_in
 from ...transport.errors import Phase, TransportError
 from ...transport.exchange import Exchange, RawHeaders
 from ...transport.headers import headers_to_mapping

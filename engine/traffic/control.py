@@ -10,9 +10,8 @@ from ...providers.catalog.dialect import WireRequest
 from ...providers.catalog.provider import Provider
 from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
-from ...providers.limits.charging import charging_of
+from ...providers.limits.charging import charging_of, family_of
 from ...providers.limits.limit_reports import reader_of
-from ...providers.limits.model_families import family_of
 from ...providers.model.request import Request
 from ...providers.wire.quirks import LoadReport
 from ...providers.wire.wire_head import path_with_query

@@ -12,10 +12,17 @@ from typing import TypeGuard
 from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, integer, mapping, string
 from ..model.provider_error import RETRYABLE, ErrorCategory, ProviderError, category_of_status
-from ..wire.context_overflow import is_context_overflow
 from ..wire.error_bodies import decode_error as decode_any_error
-from ..wire.error_bodies import error_from_object, is_nil, no_message, object_of, reported_error, with_its_envelope
-from ..wire.request_ids import request_id_in
+from ..wire.error_bodies import (
+    error_from_object,
+    is_context_overflow,
+    is_nil,
+    no_message,
+    object_of,
+    reported_error,
+    request_id_in,
+    with_its_envelope,
+)
 from ..wire.retry_hints import NO_HINT, retry_after_ms
 
 TYPE_STATUS: dict[str, int] = {

@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 
 from ..catalog.dialect import Headers
-from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit, refusal_of
 from ..limits.rate_headers import HeaderRow, amount, read_rows
-from ..limits.refusals import refusal_of
 from ..model.provider_error import ProviderError
 from .errors import SPENT_CODES, SPENT_PHRASE
 

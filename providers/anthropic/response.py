@@ -6,14 +6,13 @@ It uses the same accumulator and block reader as the stream, so both give equal 
 from __future__ import annotations
 
 from ..catalog.dialect import MakeId
-from ..catalog.foreign_answers import foreign_answer
+from ..catalog.json_stream import foreign_answer
 from ..catalog.provider import Provider
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ..model.events import Event, FinishReason
 from ..model.provider_error import malformed
 from ..model.response import Response
-from ..wire.accumulate import Accumulator, CallInProgress, concluded
-from ..wire.answer_body import answer_object
+from ..wire.accumulate import Accumulator, CallInProgress, answer_object, concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.error_bodies import reported_error
 from ..wire.finish_words import reason_of_word

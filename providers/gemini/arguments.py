@@ -6,7 +6,8 @@ The converter reads the contents.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from enum import Enum
+from typing import cast, get_args, get_origin
 
 from ..convert.sdk_arguments import (
     CallOptions,
@@ -22,11 +23,11 @@ from ..json.json_values import JSON, JSONObject, integer, items, mapping, object
 from ..json.object_reader import Members
 from ..model.messages import Text
 from ..model.request import Request, ThinkingConfig, Tool, with_given
+from ..model.structured import makes_schema, schema_of
 from ..wire.wire_head import JSON_TYPE
 from .converter import GeminiConverter, as_on_the_wire
 from .json_names import camel, open_api_schema, wire_names
 from .request import NAME, SOURCES, TOOL_CHOICES, without_added_tools
-from .type_schema import is_type_form, schema_members
 
 METHOD = "google-genai's client.models.generate_content"
 
@@ -342,3 +343,54 @@ def _thinking(generation: Members, extra: JSONObject) -> ThinkingConfig | None:
         return None
     summary = shown if type(shown) is bool else None
     return ThinkingConfig(None, integer(config, "thinkingBudget"), level.lower() if level else None, summary)
+
+
+PLAIN_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+"""Python type → the type in a JSON Schema."""
+
+
+def is_type_form(value: object) -> bool:
+    """Return True if `schema_members` converts this value."""
+    if get_origin(value) is list:
+        return True
+    return isinstance(value, type) and (value in PLAIN_TYPES or issubclass(value, Enum))
+
+
+def schema_members(value: object, where: str) -> dict[str, object]:
+    """Return the member of `config` for a type, by name. Raises `InvalidRequestError` for a type without a schema.
+
+    An enum alone becomes a `responseSchema`, because the media type `text/x.enum` needs that one.
+    """
+    schema = _type_schema(value, where)
+    if isinstance(value, type) and issubclass(value, Enum):
+        return {"responseSchema": {**schema, "type": "STRING"}}
+    return {"responseJsonSchema": schema}
+
+
+def _type_schema(value: object, where: str) -> JSONObject:
+    if get_origin(value) is list:
+        items = dict(_type_schema(get_args(value)[0], f"{where}[…]"))
+        array: JSONObject = {"type": "array", "items": items}
+        if "$defs" in items:
+            array["$defs"] = items.pop("$defs")  # references begin at the root
+        return array
+    if not isinstance(value, type):
+        raise InvalidRequestError(where, f"has no JSON Schema: {value!r}")
+    return _schema_of_class(value, where)
+
+
+def _schema_of_class(kind: type, where: str) -> JSONObject:
+    if kind in PLAIN_TYPES:
+        return {"type": PLAIN_TYPES[kind]}
+    if makes_schema(kind):
+        return schema_of(kind)
+    if issubclass(kind, Enum):
+        return {"type": "string", "enum": [_word(member, where) for member in kind]}
+    raise InvalidRequestError(where, f"must be a class with model_json_schema(), not the class {kind.__name__}")
+
+
+def _word(member: Enum, where: str) -> JSON:
+    word: object = member.value
+    if not isinstance(word, str):
+        raise InvalidRequestError(where, f"must have texts as values: {type(member).__name__}.{member.name} has none")
+    return str(word)

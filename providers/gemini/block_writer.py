@@ -25,7 +25,7 @@ from ..model.messages import (
     ToolResult,
 )
 from ..wire.omission_warnings import foreign_block, foreign_thinking, given_left_out, note_foreign_refusal
-from .annotations import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
+from .json_names import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
 from .path import API_VERSION
 
 MEDIA_TYPES: dict[str, str] = {

@@ -31,10 +31,9 @@ from ..json.json_values import (
     without_nulls,
 )
 from ..model.messages import Block, File, Image, Message, Role, Text, ToolCall, ToolResult
-from .annotations import ANNOTATIONS
 from .block_writer import BlockWriter
 from .dialect import DIALECT
-from .json_names import camel, wire_names
+from .json_names import ANNOTATIONS, camel, wire_names
 from .stream import PARTS, GeminiStream, first_error
 
 MODEL, USER = "model", "user"

@@ -8,19 +8,19 @@ from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, integer, mapping, objects, string
 from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
 from ..model.rules import instance, whole
-from ..wire.context_overflow import is_context_overflow
 from ..wire.error_bodies import (
     ERROR,
     VAGUE,
     error_from_object,
+    is_context_overflow,
     is_spent,
     no_message,
     object_of,
     reported_error,
+    request_id_in,
     with_its_envelope,
 )
 from ..wire.error_bodies import decode_error as decode_any_error
-from ..wire.request_ids import request_id_in
 from ..wire.retry_hints import NO_HINT, hint_ms, retry_after_ms
 
 STATUS_CODES: dict[str, int] = {

@@ -10,6 +10,19 @@ import re
 
 from ..json.json_values import JSON, JSONObject, mapping, objects, string
 
+TEXT_ANNOTATIONS = ("partMetadata", "speechMetadata")
+"""Members beside a text that are sent with it: the caller's own, and who speaks it in which style."""
+
+MEDIA_ANNOTATIONS = (
+    "partMetadata", "videoMetadata", "mediaResolution", "mediaProcessing", "documentMetadata", "spreadsheetMetadata",
+    "audioMetadata",
+)  # fmt: skip
+"""Members beside a file that are sent with it: the clip of a film, the pages of a document, the resolution."""
+
+ANNOTATIONS = frozenset({"thought", "thoughtSignature", "audioTranscription", *TEXT_ANNOTATIONS, *MEDIA_ANNOTATIONS})
+"""All of them. Any other member of a part is content."""
+
+
 OWN_VALUES = frozenset({
     "args", "response", "labels", "parametersJsonSchema", "responseJsonSchema", "default", "example", "enum",
     "partMetadata",

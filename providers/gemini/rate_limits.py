@@ -10,9 +10,8 @@ import re
 
 from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
-from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit, refusal_of
 from ..limits.rate_headers import amount
-from ..limits.refusals import refusal_of
 from ..model.provider_error import ErrorCategory, ProviderError
 from ..wire.error_bodies import is_spent
 

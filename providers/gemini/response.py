@@ -8,14 +8,13 @@ body needs no `finishReason`.
 from __future__ import annotations
 
 from ..catalog.dialect import MakeId
-from ..catalog.foreign_answers import foreign_answer
+from ..catalog.json_stream import foreign_answer
 from ..catalog.provider import FUNCTION, Gemini, Provider
 from ..json.json_values import MalformedJSONError, loads, shown
 from ..model.provider_error import NO_ANSWER_CODE, ProviderError, malformed
 from ..model.response import Response
 from ..model.rules import instance, optional
-from ..wire.accumulate import concluded
-from ..wire.answer_body import answer_loads
+from ..wire.accumulate import answer_loads, concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.error_bodies import ERROR, reported_error
 from .stream import READ_IN_CHUNK, GeminiStream, first_error

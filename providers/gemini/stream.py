@@ -41,12 +41,11 @@ from ..wire.accumulate import CUT_SHORT, TextInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path, VolatileMembers
 from ..wire.error_bodies import ERROR, reported_error
-from .annotations import ANNOTATIONS, TEXT_ANNOTATIONS
 from .calls import FunctionCalls
 from .errors import blocked, read_error
 from .extras import USAGE, Extras
 from .finish import finish_reason, raw_finish_reason
-from .json_names import chunk_as_on_the_wire
+from .json_names import ANNOTATIONS, TEXT_ANNOTATIONS, chunk_as_on_the_wire
 
 PLAIN_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 PLAIN_CANDIDATE = frozenset({"content", "index"})

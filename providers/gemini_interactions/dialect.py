@@ -6,10 +6,9 @@ from ..catalog.dialect import Dialect, StoredAnswers
 from ..gemini.dialect import auth_headers
 from ..gemini.errors import decode_error
 from ..wire.own_errors import google_error
-from .finish import UNFINISHED
 from .request import NAME, REVISION, encode_request, interactions_path
 from .response import decode_response
-from .stream import InteractionsStream
+from .stream import UNFINISHED, InteractionsStream
 
 DIALECT = Dialect(
     name=NAME,

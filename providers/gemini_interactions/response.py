@@ -6,15 +6,14 @@ It goes through the stream machine, so a streamed answer and the same answer in 
 from __future__ import annotations
 
 from ..catalog.dialect import MakeId
-from ..catalog.foreign_answers import foreign_answer
+from ..catalog.json_stream import foreign_answer
 from ..catalog.provider import Provider
 from ..gemini.errors import read_error
 from ..gemini.stream import first_error
 from ..json.json_values import MalformedJSONError, shown
 from ..model.provider_error import malformed
 from ..model.response import Response
-from ..wire.accumulate import concluded
-from ..wire.answer_body import answer_loads
+from ..wire.accumulate import answer_loads, concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.error_bodies import reported_error
 from .stream import InteractionsStream, is_interaction

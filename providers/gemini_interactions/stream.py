@@ -36,7 +36,7 @@ from ..wire.accumulate import CUT_SHORT, CallInProgress, ThinkingInProgress
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path
 from ..wire.error_bodies import reported_error
-from .finish import COMPLETED, UNFINISHED, finish_reason
+from ..wire.finish_words import reason_of_word
 from .steps import (
     CALL,
     MEDIA,
@@ -49,6 +49,29 @@ from .steps import (
     own_steps,
 )
 from .usage import read_usage
+
+COMPLETED = "completed"
+
+FINISH_REASONS: dict[str, FinishReason] = {
+    COMPLETED: FinishReason.STOP,
+    "requires_action": FinishReason.TOOL_USE,
+    "incomplete": FinishReason.LENGTH,
+    # The limit of one request, not of the model. `continuation_token` (in provider_data) requests the rest.
+    "requires_continuation": FinishReason.LENGTH,
+    "budget_exceeded": FinishReason.LENGTH,
+    "failed": FinishReason.ERROR,
+    "cancelled": FinishReason.ABORTED,
+}
+"""Status of an interaction that has ended → finish reason."""
+
+UNFINISHED = frozenset({"in_progress", "queued", "idle"})
+"""Status of an interaction that has not ended. An unstreamed answer has one if it runs in the background."""
+
+
+def finish_reason(status: str | None) -> FinishReason:
+    """Return the finish reason of a status."""
+    return reason_of_word(status, FINISH_REASONS)
+
 
 READ_OR_ECHOED = frozenset(
     {

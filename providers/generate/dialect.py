@@ -6,8 +6,7 @@ from ..catalog.dialect import Dialect, Headers
 from ..model.provider_error import ProviderError
 from ..wire import error_bodies
 from .request import encode_completions, encode_sglang, encode_vllm
-from .response import decode_completions, decode_sglang
-from .stream import CompletionsStream, SGLangStream
+from .stream import CompletionsStream, SGLangStream, decode_completions, decode_sglang
 
 OPTIONS = frozenset({"return_tokens", "logprobs", "prompt_token_ids", "continue_aborted"})
 

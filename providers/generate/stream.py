@@ -8,9 +8,11 @@ from typing import ClassVar
 from ..catalog.dialect import MakeId, TakeValue
 from ..catalog.json_stream import JSONStream
 from ..catalog.provider import Provider
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, mapping, objects
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, integer, mapping, objects, shown
 from ..model.events import Event, TextDelta
 from ..model.provider_error import ProviderError, malformed
+from ..model.response import Response
+from ..wire.accumulate import answer_loads, concluded
 from ..wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ..wire.delta_template import Path, VolatileMembers
 from ..wire.error_bodies import error_from_object, reported_error
@@ -108,3 +110,32 @@ def is_answer(value: JSON) -> bool:
     """Return whether a body has the form of an answer of one of the three dialects."""
     first = value[0] if type(value) is list and value else value
     return type(first) is dict and ("choices" in first or bool(mapping(first, META)))
+
+
+def decode_completions(
+    body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS
+) -> Response:
+    """Decode an answer of Completions, or of vLLM's generate endpoint. Raises `ProviderError`, also for an error in a
+    response with status 200.
+    """
+    return _decode(body, CompletionsStream(provider, make_id, limits))
+
+
+def decode_sglang(body: bytes, provider: Provider, make_id: MakeId, limits: AnswerLimits = ANSWER_LIMITS) -> Response:
+    """Decode an answer of SGLang's generate endpoint: an object, or a list of one for each choice."""
+    return _decode(body, SGLangStream(provider, make_id, limits))
+
+
+def _decode(body: bytes, machine: CompletionsStream) -> Response:
+    try:
+        value = answer_loads(body)
+    except MalformedJSONError as error:
+        raise malformed(f"malformed answer: {error}", body) from None
+    reported = reported_error("", value)
+    if reported is not None:
+        raise error_from_object(reported, http_status=STREAM_STATUS, body=body)
+    if not is_answer(value):
+        raise malformed(f"malformed answer: {shown(body)} has neither choices nor tokens", body)
+    events = machine.take_value(value, body)
+    end = events[-1] if machine.ended else machine.take_mark()[-1]
+    return concluded(machine.response(), end, body)

@@ -9,9 +9,8 @@ import re
 
 from ..catalog.dialect import Headers
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
-from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
+from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit, refusal_of
 from ..limits.rate_headers import HeaderRow, amount, read_rows
-from ..limits.refusals import refusal_of
 from ..model.provider_error import ProviderError
 from ..wire.error_bodies import SPENT_QUOTA, is_too_large, passed_on_headers
 

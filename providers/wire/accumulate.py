@@ -13,7 +13,16 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeAlias
 
-from ..json.json_values import CONTAINER_ENDS, JSON, JSONObject, same_text, without_repetition
+from ..json.json_values import (
+    CONTAINER_ENDS,
+    JSON,
+    JSONObject,
+    as_object,
+    exact_loads,
+    same_text,
+    says_nothing,
+    without_repetition,
+)
 from ..model.events import (
     STOP,
     UNKNOWN,
@@ -524,3 +533,19 @@ def events_of(response: Response) -> list[Event]:
         delta.tokens = Tokens(tokens.ids, tokens.logprobs)
     events.append(Done(response.finish_reason, response.raw_finish_reason, response.usage, response.provider_data))
     return events
+
+
+def answer_loads(body: bytes) -> JSON:
+    """Parse the body of an unstreamed answer, with whole numbers of any size.
+
+    Raises `MalformedJSONError`, and `ProviderError` (`no_answer`) for a body that is blank or says nothing.
+    """
+    value = exact_loads(body) if body.strip() else None
+    if says_nothing(value):
+        raise no_answer(body)
+    return value
+
+
+def answer_object(body: bytes) -> JSONObject:
+    """Parse the body of an unstreamed answer, which must be an object, as `answer_loads` does."""
+    return as_object(answer_loads(body), body)

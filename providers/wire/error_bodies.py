@@ -12,7 +12,7 @@ words of the message. `invalid_request_error` is such a general type: OpenAI sen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..json.json_values import (
@@ -27,10 +27,66 @@ from ..json.json_values import (
     string,
 )
 from ..model.provider_error import ErrorCategory, ProviderError, category_of_status
-from .context_overflow import is_context_overflow
-from .html_page import page_words
-from .request_ids import request_id_in
 from .retry_hints import LONGEST_HINT_MS, NO_HINT, hint_in_words, hint_ms, retry_after_ms
+
+OVERFLOW_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error", "too_many_prompt_tokens"})
+"""Codes and types, in lower case: those of OpenAI, llama.cpp and Databricks."""
+
+_WORDS = re.compile(
+    r"prompt (?:is )?too long"  # Anthropic, Fireworks, Ollama
+    r"|(?:exceeds?|exceeded|(?:longer|greater|larger) than|reached)[^.]{0,60}"
+    r"\b(?:context|model length|max_(?:seq|model)_len)"  # Anthropic, SGLang, vLLM, OpenAI, LM Studio
+    r"|context (?:length|window|size)[^.]{0,30}\b(?:exceed|overflow)"  # gateways, MiniMax
+    r"|maximum (?:allowed )?(?:context|prompt|input) length"  # OpenAI, vLLM, xAI, OpenRouter, Poolside
+    r"|too large for model with \d+ maximum context"  # Mistral
+    r"|(?:input|prompt) token count[^.]{0,40}exceeds"  # Gemini, GitHub
+    r"|exceeded model token limit"  # Moonshot
+    r"|prompt exceeds max"  # Z.ai
+    r"|range of input length should be"  # Alibaba
+    r"|input is too long for requested model"  # Bedrock
+    r"|tokens \+ `max_new_tokens` must be"  # Text Generation Inference, Together
+    r"|inputs?`? must have less than \d+ tokens",  # Text Generation Inference
+    re.IGNORECASE,
+)
+
+ITS_CATEGORIES = frozenset({ErrorCategory.INVALID_ARG, ErrorCategory.UNKNOWN})
+"""The categories of such errors. A limit on tokens per minute uses similar words; it is RATE_LIMIT."""
+
+
+def is_context_overflow(category: ErrorCategory, words: Iterable[str | None], message: str) -> bool:
+    """Return whether an error says that the prompt is too long for the model.
+
+    words: the codes and types of the error, in lower case.
+    """
+    if category not in ITS_CATEGORIES:
+        return False
+    return not OVERFLOW_CODES.isdisjoint(words) or _WORDS.search(message) is not None
+
+
+REQUEST_ID_HEADERS = (
+    "request-id",  # Anthropic
+    "x-goog-request-id",
+    "mistral-correlation-id",
+    "x-ds-trace-id",  # DeepSeek
+    "x-request-id",  # OpenAI and most gateways
+    "apim-request-id",  # Azure
+    "x-ms-request-id",
+    "x-amzn-requestid",  # Bedrock
+    "x-correlation-id",
+    "cf-ray",
+)
+"""Header names in lower case, in order of precedence. A gateway in front of a provider adds an `x-request-id` of its
+own, so the names that only providers use come first.
+"""
+
+
+def request_id_in(headers: Mapping[str, str]) -> str | None:
+    """Return the provider's id for a request, or None if no header has one.
+
+    headers: the response's headers, names in lower case.
+    """
+    return next((headers[name] for name in REQUEST_ID_HEADERS if headers.get(name)), None)
+
 
 MESSAGE_LIMIT = 1000
 """An error's message keeps at most this many characters of the server's text."""
@@ -610,3 +666,34 @@ def _one_line(text: str) -> str:
         text = page_words(text)
     text = " ".join(text.split())
     return text if len(text) <= MESSAGE_LIMIT else text[:MESSAGE_LIMIT] + "…"
+
+
+LONGEST_TAG = 500
+"""Characters between "<" and ">" in a tag. A longer piece is text that contains a "<"."""
+
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)</title", re.IGNORECASE)
+_UNSEEN = ("script", "style")
+"""Elements whose content a browser does not show."""
+
+
+def page_words(page: str) -> str:
+    """Return the title of an HTML page, or its text without tags, scripts and styles where it has no title. The time is
+    linear in the page's length: no pattern scans beyond the next tag.
+    """
+    title = _TITLE.search(page)
+    if title is not None and title[1].strip():
+        return title[1]
+    before, *pieces = page.split("<")
+    words, unseen = [before], ""
+    for piece in pieces:
+        tag, closed, text = piece.partition(">")
+        name = tag[:8].lower()
+        if unseen:
+            if not name.startswith("/" + unseen):
+                continue
+            unseen = ""
+        else:
+            unseen = next((element for element in _UNSEEN if name.startswith(element)), "")
+        is_tag = closed and len(tag) <= LONGEST_TAG
+        words.append(("" if unseen else text) if is_tag else "<" + piece)
+    return " ".join(words)

@@ -31,14 +31,14 @@ from manystream.providers.anthropic.blocks import OPENERS
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
 from manystream.providers.anthropic.stream import DELTAS
 from manystream.providers.anthropic.stream import EVENTS as ANTHROPIC_EVENTS
-from manystream.providers.gemini.annotations import ANNOTATIONS
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
+from manystream.providers.gemini.json_names import ANNOTATIONS
 from manystream.providers.gemini.stream import PARTS, READ_IN_CANDIDATE, READ_IN_CHUNK
-from manystream.providers.gemini_interactions.finish import FINISH_REASONS as INTERACTIONS_REASONS
 from manystream.providers.gemini_interactions.steps import MEDIA
 from manystream.providers.gemini_interactions.steps import OPENERS as STEP_OPENERS
 from manystream.providers.gemini_interactions.stream import DELTAS as STEP_DELTAS
 from manystream.providers.gemini_interactions.stream import EVENTS as INTERACTIONS_EVENTS
+from manystream.providers.gemini_interactions.stream import FINISH_REASONS as INTERACTIONS_REASONS
 from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
 from manystream.providers.openai.responses.items import CALL_KINDS

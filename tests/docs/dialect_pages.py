@@ -14,7 +14,7 @@ import manystream as ms
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.gemini.finish import FINISH_REASONS as GEMINI_REASONS
-from manystream.providers.gemini_interactions.finish import FINISH_REASONS as INTERACTIONS_REASONS
+from manystream.providers.gemini_interactions.stream import FINISH_REASONS as INTERACTIONS_REASONS
 from manystream.providers.openai.responses.response import INCOMPLETE_REASON, STATUS_REASON
 from manystream.providers.wire.finish_words import FINISH_REASONS as CHAT_REASONS
 from tests.conformance.feature_requests import CONTENT_ROWS, OPTION_ROWS, RequestRow, cell, encoded_members

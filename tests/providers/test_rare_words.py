@@ -14,7 +14,7 @@ from manystream.providers.anthropic.block_writer import CITATION_TYPES
 from manystream.providers.anthropic.schema import adapt_schema
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.gemini.errors import parse_error
-from manystream.providers.limits.model_families import family_of
+from manystream.providers.limits.charging import family_of
 from manystream.providers.model.messages import Message, ProviderBlock, Text
 from manystream.providers.model.request import Request
 from manystream.providers.openai.chat import DIALECT as CHAT

@@ -10,9 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase
-from manystream.transport.http1 import Connection
+from manystream.transport.http1 import Connection, State
 from manystream.transport.loop import Loop, Pollable
 from manystream.transport.pool import PoolLimits
 from tests.support.addresses import open_sockets

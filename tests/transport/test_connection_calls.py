@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase
 from manystream.transport.exchange import WireHead
-from manystream.transport.http1 import Connection
+from manystream.transport.http1 import Connection, State
 from manystream.transport.outgoing import Upload
 from tests.support.exchanges import RecordedExchange
 

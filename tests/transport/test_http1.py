@@ -7,10 +7,10 @@ import h11
 import pytest
 import trio
 
-from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase
 from manystream.transport.exchange import WireHead
 from manystream.transport.headers import validate_headers
+from manystream.transport.http1 import State
 from manystream.transport.loop import PollerLoop
 from tests.support.exchanges import open_rig
 

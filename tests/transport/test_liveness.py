@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from manystream.transport import liveness
+from manystream.transport import http1
 from manystream.transport.asyncio_backend import AsyncioBackend
-from manystream.transport.liveness import is_quiet
+from manystream.transport.http1 import is_quiet
 from manystream.transport.running import EventLoop, running_event_loop
 from manystream.transport.trio_backend import TrioBackend
 
@@ -18,7 +18,7 @@ from manystream.transport.trio_backend import TrioBackend
 @pytest.mark.parametrize("poll", [True, False])
 def test_a_byte_or_an_end_is_not_quiet(poll: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not poll:
-        monkeypatch.setattr(liveness, "POLL", None)
+        monkeypatch.setattr(http1, "POLL", None)
     near, far = socket.socketpair()
     with near, far:
         near.setblocking(False)

@@ -10,9 +10,8 @@ import trio.testing
 from trio.testing import MockClock
 
 from manystream.transport.coalescing import LONGEST_PAUSE
-from manystream.transport.connection_state import State
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.http1 import Connection
+from manystream.transport.http1 import Connection, State
 from manystream.transport.pool import ConnectionWatch, Pool, PoolLimits
 from manystream.transport.task_loop import make_loop
 from manystream.transport.timers import Timers

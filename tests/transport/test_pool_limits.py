@@ -6,10 +6,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.transport.connection_state import State
 from manystream.transport.dials import Dials
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.http1 import Connection
+from manystream.transport.http1 import Connection, State
 from manystream.transport.pool import PoolLimits
 from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin

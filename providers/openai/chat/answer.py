@@ -9,7 +9,9 @@ has one string for each. Only content that is an array of parts (Mistral) has it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
 from ...json.json_values import (
@@ -25,18 +27,29 @@ from ...json.json_values import (
     string,
 )
 from ...model.events import Event, TextDelta, ThinkingDelta
-from ...model.messages import ProviderBlock, ProviderState
+from ...model.messages import File, ProviderBlock, ProviderState
 from ...wire.accumulate import Accumulator, Placed, TextInProgress, ThinkingInProgress, events_of
 from ...wire.answer_tokens import AnswerTokens
 from ...wire.finish_words import reason_of_word
-from .audio import AudioInProgress
-from .images import image_of_url
-from .message_members import CALL_MEMBERS, PADDING, arguments_of, as_text, has_content, has_object_arguments
+from ..file_data import image_of_url
 from .reasoning import DETAILS, STATE_MEMBER, ReasoningDetails, details_text, plain_text
-from .stream_messages import next_message
 from .tool_calls import LEGACY_INDEX, ToolCallMatcher
 from .usage import read_usage
-from .values import LOGPROBS, PROMPT_IDS, TOKEN_IDS, TOP_LOGPROBS, ChunkValues, is_probability, usage_report
+from .values import (
+    CALL_MEMBERS,
+    LOGPROBS,
+    PADDING,
+    PROMPT_IDS,
+    TOKEN_IDS,
+    TOP_LOGPROBS,
+    ChunkValues,
+    arguments_of,
+    as_text,
+    has_content,
+    has_object_arguments,
+    is_probability,
+    usage_report,
+)
 
 CHUNK_MEMBERS = frozenset(
     {"id", "object", "model", "choices", "usage", "error", "obfuscation", "p", PROMPT_IDS, "sglext"}
@@ -578,3 +591,83 @@ _ORDER = {name: place for place, name in enumerate(MESSAGE_METHODS)}
 
 def _order(name: str) -> int:
     return _ORDER.get(name, len(_ORDER))
+
+
+def next_message(
+    message: JSONObject, texts: Mapping[str, TextInProgress | ThinkingInProgress | None], *, has_calls: bool
+) -> JSONObject:
+    """Return what a message adds to those before it, in a stream that has messages in place of deltas.
+
+    A text in it is the next piece, or the whole text so far. Calls come whole, and once.
+
+    texts: member → the block of its text, if there is one.
+    has_calls: whether calls came before.
+    """
+    added: dict[str, JSON] = {**message}
+    for name, block in texts.items():
+        text = message.get(name)
+        if type(text) is str and block is not None:
+            added[name] = _after(block.pieces, text)
+    if has_calls:
+        added.pop("tool_calls", None)
+    return added
+
+
+def _after(pieces: Sequence[str], text: str) -> str:
+    """Return a text without the pieces that it begins with; the text itself, if it does not begin with all of them."""
+    place = 0
+    for piece in pieces:
+        if not text.startswith(piece, place):
+            return text
+        place += len(piece)
+    return text[place:]
+
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"RIFF", "audio/wav"),
+    (b"ID3", "audio/mpeg"),
+    (b"\xff\xfb", "audio/mpeg"),
+    (b"\xff\xf3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+)
+"""The first bytes of a sound file → its media type. The answer does not name its format; PCM has no such bytes."""
+
+
+class AudioInProgress:
+    """The sound of one answer. Its id and transcript are state, because the next request refers to the sound by id."""
+
+    __slots__ = ("_members", "_pieces", "_transcript")
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._transcript: list[str] = []
+        self._members: JSONObject = {}
+
+    def add(self, audio: JSONObject) -> None:
+        """Add the `audio` member of a message or a delta."""
+        self._pieces.append(string(audio, "data") or "")
+        self._transcript.append(string(audio, "transcript") or "")
+        for name, value in audio.items():
+            if value and name not in ("data", "transcript"):
+                self._members[name] = value
+
+    def file(self, provider: str) -> File:
+        """Return the sound so far."""
+        data = _decoded(self._pieces)
+        kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "audio/pcm")
+        members: JSONObject = {**self._members, "transcript": "".join(self._transcript)}
+        return File(data=data, media_type=kind, state=ProviderState(provider, {"audio": members}))
+
+
+def _decoded(pieces: list[str]) -> bytes:
+    """Decode base64 fragments: a stream may encode each one separately, or cut one encoding anywhere."""
+    try:
+        return b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
+    except (binascii.Error, ValueError):
+        pass
+    try:
+        whole = "".join(pieces)
+        return base64.b64decode(whole + "=" * (-len(whole) % 4))
+    except (binascii.Error, ValueError):
+        return b""

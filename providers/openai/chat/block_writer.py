@@ -13,8 +13,8 @@ from ...model.messages import Block, CacheControl, File, Image, Text
 from ...wire.cache_marks import BREAKPOINT, written_mark
 from ...wire.omission_warnings import given_left_out
 from ...wire.quirks import CacheMarkMember, Quirks
+from ..file_data import data_url
 from ..thinking import takes_breakpoints
-from .images import data_url
 
 AUDIO_FORMATS: dict[str, str] = {
     "audio/wav": "wav",

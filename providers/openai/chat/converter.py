@@ -32,12 +32,11 @@ from ...model.messages import (
 )
 from ...wire.accumulate import REFUSAL, Accumulator
 from ...wire.cache_marks import MARKS, read_mark
-from ..file_data import detail_of, file_source, film_type, url_source
+from ..file_data import detail_of, file_source, film_type, image_of_url, is_base64_url, url_source
 from ..system_messages import SYSTEM_ROLES, system_message, wire_role
 from .answer import MESSAGE_METHODS, ChatAnswer
 from .block_writer import AUDIO_FORMATS, BlockWriter
 from .dialect import DIALECT
-from .images import image_of_url, is_base64_url
 from .message_writer import MessageWriter, wire_call_id
 
 CHUNK_MEMBERS = frozenset({"choices", "usage"})

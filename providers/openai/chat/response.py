@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ...catalog.dialect import MakeId
-from ...catalog.foreign_answers import foreign_answer
+from ...catalog.json_stream import foreign_answer
 from ...catalog.provider import Provider
 from ...json.json_values import MalformedJSONError, items
 from ...model.events import ErrorEvent
 from ...model.provider_error import malformed
 from ...model.response import Response
-from ...wire.accumulate import Accumulator, concluded
-from ...wire.answer_body import answer_object
+from ...wire.accumulate import Accumulator, answer_object, concluded
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.error_bodies import error_from_object
 from .answer import ChatAnswer

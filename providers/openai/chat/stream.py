@@ -21,8 +21,7 @@ from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.delta_template import Path, VolatileMembers
 from ...wire.error_bodies import ERROR, error_from_object, reported_error
 from .answer import ChatAnswer
-from .message_members import PADDING
-from .values import LOGPROBS, TOKEN_IDS, USAGE
+from .values import LOGPROBS, PADDING, TOKEN_IDS, USAGE
 
 STREAM_STATUS = 200
 """The HTTP status of an error inside a stream."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 from dataclasses import KW_ONLY, dataclass, field
 
 from ...json.json_values import JSON, JSONObject
 from ...model.messages import CacheControl, File, Image, Text
 from ...wire.cache_marks import BREAKPOINT, written_mark
 from ...wire.omission_warnings import given_left_out
+from ..file_data import data_url
 
 EXTENSIONS: dict[str, str] = {
     "application/json": "json",
@@ -75,7 +75,7 @@ def image_source(block: Image | File) -> JSONObject:
     """Return an image's source: its file id, its URL, or a data URL of its bytes."""
     if block.file_id is not None:
         return {"file_id": block.file_id}
-    return {"image_url": block.url if block.url is not None else data_url(block)}
+    return {"image_url": block.url if block.url is not None else data_url(block.data or b"", block.media_type or "")}
 
 
 def file_source(block: File) -> JSONObject:
@@ -86,9 +86,5 @@ def file_source(block: File) -> JSONObject:
         return {"file_url": block.url}
     media_type = (block.media_type or "").partition(";")[0].strip().lower()
     extension = EXTENSIONS.get(media_type) or media_type.rpartition("/")[2]
-    return {"filename": block.name or f"file.{extension}", "file_data": data_url(block)}
-
-
-def data_url(block: Image | File) -> str:
-    """Return a block's bytes as a `data:` URL (RFC 2397)."""
-    return f"data:{block.media_type};base64,{base64.b64encode(block.data or b'').decode('ascii')}"
+    data = data_url(block.data or b"", block.media_type or "")
+    return {"filename": block.name or f"file.{extension}", "file_data": data}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from ...catalog.dialect import Dialect, StoredAnswers
 from ...wire.own_errors import responses_error
-from ..windows import WINDOW_PRICES
-from .request import PATH, encode_request, encode_turn
+from .request import PATH, WINDOW_PRICES, encode_request, encode_turn
 from .response import UNFINISHED, decode_response
 from .stream import ResponsesStream
 

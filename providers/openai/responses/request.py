@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from ...catalog.dialect import WireRequest
@@ -35,6 +35,28 @@ from ..thinking import add_prewarm, effort_for, is_reasoning_model, may_reason, 
 from .block_writer import MARKS_LEFT_OUT, BlockWriter
 from .message_writer import MessageWriter, WriterState
 from .turns import NOT_IN_A_TURN, ResponsesTurn
+
+HOUR = 3600.0
+
+
+@dataclass(slots=True, frozen=True)
+class Window:
+    """A window of OpenAI's Responses (`background_options.completion_window`).
+
+    name: the provider's word.
+    seconds: its length.
+    price: a part of the list price.
+    """
+
+    name: str
+    seconds: float
+    price: float
+
+
+WINDOWS = (Window("8h", 8 * HOUR, 0.6), Window("2h", 2 * HOUR, 0.7))
+
+WINDOW_PRICES = {"soonest": 1.0, **{window.name: window.price for window in WINDOWS}}
+
 
 NAME = "openai-responses"
 PATH = "/responses"

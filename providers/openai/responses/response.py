@@ -7,14 +7,13 @@ both read the end in the same way.
 from __future__ import annotations
 
 from ...catalog.dialect import MakeId
-from ...catalog.foreign_answers import foreign_answer
+from ...catalog.json_stream import foreign_answer
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, items, mapping, shown, string
 from ...model.events import ErrorEvent, Event, FinishReason
 from ...model.provider_error import ErrorCategory, ProviderError, malformed
 from ...model.response import Response
-from ...wire.accumulate import CUT_SHORT, Accumulator, concluded
-from ...wire.answer_body import answer_object
+from ...wire.accumulate import CUT_SHORT, Accumulator, answer_object, concluded
 from ...wire.answer_limits import ANSWER_LIMITS, AnswerLimits
 from ...wire.error_bodies import error_from_object, reported_error
 from ...wire.finish_words import reason_of_word

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.catalog.foreign_answers import foreign_answer
+from manystream.providers.catalog.json_stream import foreign_answer
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.events import ErrorEvent, TextDelta
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError

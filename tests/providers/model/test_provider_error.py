@@ -15,8 +15,7 @@ from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
-from manystream.providers.wire.context_overflow import is_context_overflow
-from manystream.providers.wire.error_bodies import CODE_CATEGORY, TYPE_CATEGORY, error_from_object
+from manystream.providers.wire.error_bodies import CODE_CATEGORY, TYPE_CATEGORY, error_from_object, is_context_overflow
 
 NOW = 1_800_000_000.0
 

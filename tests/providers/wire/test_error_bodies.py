@@ -11,8 +11,13 @@ from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.json.json_values import JSON, JSONObject, dumps
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.openai.chat import DIALECT as OPENAI
-from manystream.providers.wire.error_bodies import decode_error, error_from_object, object_of, reported_error
-from manystream.providers.wire.html_page import page_words
+from manystream.providers.wire.error_bodies import (
+    decode_error,
+    error_from_object,
+    object_of,
+    page_words,
+    reported_error,
+)
 
 NOW = 1_800_000_000.0
 BODY = b"the body"

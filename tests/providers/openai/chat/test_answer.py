@@ -20,7 +20,7 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
-from manystream.providers.openai.chat.images import data_url, image_of_url
+from manystream.providers.openai.file_data import data_url, image_of_url
 
 from .wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
 

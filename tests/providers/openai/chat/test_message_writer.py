@@ -25,8 +25,8 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
-from manystream.providers.openai.chat.images import data_url, image_of_url
 from manystream.providers.openai.chat.message_writer import wire_call_id
+from manystream.providers.openai.file_data import data_url, image_of_url
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 
