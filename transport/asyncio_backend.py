@@ -69,8 +69,6 @@ class AsyncioBackend:
         return self._loop.time
 
     def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:
-        """Start a task."""
-
         async def run() -> None:
             await function(*arguments)
 
@@ -131,15 +129,12 @@ class AsyncioBackend:
         return socket_pair(self._loop, "_ssock", "_csock")
 
     def alarm(self, fire: Callable[[], None]) -> Alarm:
-        """Return an alarm: a timer of the event loop."""
         return _Alarm(self, self._loop, fire)
 
     def event(self) -> Event:
-        """Return asyncio's event."""
         return asyncio.Event()
 
     def signal(self) -> Signal:
-        """Return a future in the form of a signal."""
         return _Signal(self._loop)
 
     @property
@@ -148,7 +143,6 @@ class AsyncioBackend:
         return self._lock.locked() or self._lock.waiting > 0
 
     def handshake_lock(self) -> AbstractAsyncContextManager[object]:
-        """Return this backend's one lock."""
         return self._lock
 
     def open_group(self) -> AbstractAsyncContextManager[TaskGroup]:
@@ -156,19 +150,15 @@ class AsyncioBackend:
         return _Group(self)
 
     def lock(self) -> AbstractAsyncContextManager[object]:
-        """Return asyncio's lock."""
         return asyncio.Lock()
 
     def scope(self, deadline: float) -> AbstractAsyncContextManager[Cancellable, bool]:
-        """Return asyncio's timeout, in the form of a scope."""
         return _Scope(self._loop, deadline)
 
     def soon(self, function: Callable[[], object]) -> None:
-        """Call a function in the next iteration."""
         self._loop.call_soon(self.guard, function, context=self.new_context())
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`."""
         await asyncio.sleep(seconds)
 
     async def run_in_thread(self, function: Callable[[], Result], *, abandon: bool = False) -> Result:
@@ -187,20 +177,17 @@ class AsyncioBackend:
         return await future
 
     async def checkpoint(self) -> None:
-        """Let other tasks run."""
         await asyncio.sleep(0)
 
     async def checkpoint_without_wait(self) -> None:
         """Go on at once."""
 
     async def checkpoint_if_cancelled(self) -> None:
-        """Raise the cancellation of a cancelled task."""
         task = asyncio.current_task(self._loop)
         if task is not None and task.cancelling():
             raise asyncio.CancelledError
 
     async def wait_readable(self, descriptor: int) -> None:
-        """Wait until the descriptor is readable."""
         future = self._loop.create_future()
         self._loop.add_reader(descriptor, _wake, future)
         try:
@@ -209,7 +196,6 @@ class AsyncioBackend:
             self._loop.remove_reader(descriptor)  # before the caller closes the descriptor
 
     async def wait_writable(self, descriptor: int) -> None:
-        """Wait until the descriptor is writable."""
         future = self._loop.create_future()
         self._loop.add_writer(descriptor, _wake, future)
         try:
@@ -218,13 +204,11 @@ class AsyncioBackend:
             self._loop.remove_writer(descriptor)
 
     async def wait_at_most(self, event: Event, seconds: float) -> None:
-        """Wait until the event is set, or until `seconds` have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await event.wait()
 
     async def getaddrinfo(self, host: str, port: int) -> Sequence[AddressInfo]:
-        """Look up the addresses in a thread of the event loop's executor."""
         return await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 

@@ -48,7 +48,6 @@ class TrioBackend:
         return trio.lowlevel.current_clock().current_time
 
     def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:
-        """Start a task."""
         scope = trio.CancelScope()
 
         async def run() -> None:
@@ -89,11 +88,9 @@ class TrioBackend:
         return alarm
 
     def event(self) -> Event:
-        """Return trio's event."""
         return trio.Event()
 
     def signal(self) -> Signal:
-        """Return trio's event."""
         return trio.Event()
 
     @property
@@ -120,11 +117,9 @@ class TrioBackend:
             yield _Group(nursery)
 
     def lock(self) -> AbstractAsyncContextManager[object]:
-        """Return trio's lock."""
         return trio.Lock()
 
     def scope(self, deadline: float) -> AbstractAsyncContextManager[Cancellable, bool]:
-        """Return a cancel scope."""
         return _Scope(trio.CancelScope(deadline=deadline))
 
     def soon(self, function: Callable[[], object]) -> None:
@@ -136,35 +131,27 @@ class TrioBackend:
             token.run_sync_soon(self._context.copy().run, function)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for `seconds`."""
         await trio.sleep(seconds)
 
     async def run_in_thread(self, function: Callable[[], Result], *, abandon: bool = False) -> Result:
-        """Call a function in one of trio's threads."""
         return await trio.to_thread.run_sync(function, abandon_on_cancel=abandon)
 
     async def checkpoint(self) -> None:
-        """Let other tasks run."""
         await trio.lowlevel.checkpoint()
 
     async def checkpoint_without_wait(self) -> None:
-        """Let other tasks run."""
         await trio.lowlevel.checkpoint()
 
     async def checkpoint_if_cancelled(self) -> None:
-        """Raise the cancellation of a cancelled task."""
         await trio.lowlevel.checkpoint_if_cancelled()
 
     async def wait_readable(self, descriptor: int) -> None:
-        """Wait until the descriptor is readable."""
         await trio.lowlevel.wait_readable(descriptor)
 
     async def wait_writable(self, descriptor: int) -> None:
-        """Wait until the descriptor is writable."""
         await trio.lowlevel.wait_writable(descriptor)
 
     async def wait_at_most(self, event: Event, seconds: float) -> None:
-        """Wait until the event is set, or until `seconds` have passed."""
         with trio.move_on_after(seconds):
             await event.wait()
 

@@ -104,11 +104,7 @@ def _add_header(name: str, value: str, options: CallOptions) -> None:
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
-    """Return the request of a body.
-
-    where: the path of the body, for error messages.
-    schema: the class that the response must match; None: no class was given.
-    """
+    """Return the request of a body at the path `where`. schema: the class of the response, if one was given."""
     members = Members(body, where)
     extra: JSONObject = {}
     messages, lead = read_conversation(AnthropicConverter, members.some_objects("messages"), where)

@@ -70,13 +70,7 @@ def error_in(reported: JSON, data: bytes) -> ProviderError:
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-    """Convert an error response to an error. Never raises.
-
-    status: the response's HTTP status.
-    headers: names in lower case.
-    body: the response's body.
-    now: the wall clock in Unix seconds, for dates in headers.
-    """
+    """Convert an error response to an error, as `DecodeError` says."""
     reported = object_of(body)
     if type(reported) is list and reported:
         reported = reported[0]

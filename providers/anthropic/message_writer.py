@@ -126,11 +126,7 @@ class MessageWriter:
         self.maker = self.provider.maker
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
-
-        first: the position of the first of these messages in the conversation.
-        state: the state that earlier messages left; None if there are none.
-        """
+        """Return the wire messages, or None if they cannot be written apart from earlier ones: `prefix_cache.Write`."""
         if state is not None:
             self.taken.update(dict.fromkeys(state.taken, 1))
             for call_id in state.open_calls:
@@ -197,11 +193,9 @@ class MessageWriter:
         return True
 
     def _unanswered(self) -> list[str]:
-        """Return the ids of the calls without results."""
         return [call_id for call_id, calls in self.waiting.items() for _ in calls]
 
     def _add_assistant(self, content: Sequence[Block], number: int) -> None:
-        """Add an assistant's blocks to the turns."""
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
@@ -236,7 +230,6 @@ class MessageWriter:
         return None
 
     def _add_user(self, content: Sequence[Block], number: int) -> None:
-        """Add a user's blocks, or results, to the turns."""
         for position, block in enumerate(content):
             wire: JSONObject | None
             if type(block) is Text:
@@ -299,7 +292,6 @@ class MessageWriter:
         self.turns[following].results.append(wire)
 
     def _turn(self, role: str) -> Turn:
-        """Return the last turn if it has this role, else a new one."""
         if not self.turns or self.turns[-1].role != role:
             self.turns.append(Turn(role))
         return self.turns[-1]

@@ -66,14 +66,7 @@ _WORD_UNIT: dict[str, Unit] = {
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """Return what a response reports about limits. Never raises.
-
-    provider: the name of the provider's profile; not used here.
-    headers: names in lower case.
-    now: the wall clock in Unix seconds.
-    error: the error of a failed response or of an error event, or None.
-    body: the body or event that the error was read from; not used here.
-    """
+    """Return what a response reports about limits, as `ReadReport` says."""
     ignored: list[str] = []
     limits = read_rows(HEADERS, headers, now, ignored)
     if error is None:

@@ -86,7 +86,6 @@ def decode_response(body: bytes, provider: Provider, make_id: MakeId, limits: An
 
 
 def _read_content(content: list[JSON], reader: BlockReader) -> None:
-    """Read the content blocks of a whole message."""
     events: list[Event] = []  # not delivered: the response has everything
     for block in content:
         if type(block) is not dict:

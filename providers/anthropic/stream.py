@@ -136,7 +136,6 @@ class MessagesStream(BlockStream):
         return events
 
     def content_block_start(self, payload: JSONObject) -> Sequence[Event]:
-        """Begin the block at an index."""
         index, wire = index_of(payload, self.latest + 1), object_in(payload, "content_block")
         events = self.begin()
         events.extend(self.finish_stopped())
@@ -144,7 +143,6 @@ class MessagesStream(BlockStream):
         return events
 
     def content_block_delta(self, payload: JSONObject) -> Sequence[Event]:
-        """Append a delta to the block at its index."""
         delta = object_in(payload, "delta")
         index = index_of(payload, self.latest)
         block = self.opened.get(index)
@@ -155,7 +153,6 @@ class MessagesStream(BlockStream):
         return () if handle is None else handle(self, index, delta)
 
     def content_block_stop(self, payload: JSONObject) -> Sequence[Event]:
-        """End the block at an index."""
         return self.stop(index_of(payload, self.latest))
 
     def message_delta(self, payload: JSONObject) -> Sequence[Event]:
@@ -181,7 +178,6 @@ class MessagesStream(BlockStream):
         return self._finish()
 
     def ping(self, payload: JSONObject) -> Sequence[Event]:
-        """Ignore a ping."""
         return ()
 
     def text_delta(self, index: int, delta: JSONObject) -> Sequence[Event]:
@@ -259,7 +255,6 @@ class MessagesStream(BlockStream):
             self.opened[index] = opened
 
     def _finish(self) -> Sequence[Event]:
-        """End the message. Returns the last events."""
         events, reason = self.begin(), finish_reason(self.stop_reason)
         for block in self.opened.values():
             if isinstance(block, CallInProgress):

@@ -208,7 +208,6 @@ class BlockWriter:
         return f"{base.scheme}://{base.netloc.rpartition('@')[2]}{API_VERSION}/{file_id}"
 
     def _note_cache_mark(self, mark: object, field: str) -> None:
-        """Add a warning for a cache mark."""
         if mark is not None:
             self._warnings.append(f"{field}.cache_control: left out, Gemini caches by itself or by cachedContent")
 

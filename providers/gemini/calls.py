@@ -131,7 +131,6 @@ class FunctionCalls:
         events.extend(block.finish())
 
     def _close(self, call: _OpenCall, events: list[Event], *, complete: bool) -> None:
-        """End a call whose arguments were streamed."""
         block = call.block
         if complete and call.partial is None:
             self._deliver(block, call.whole, events)

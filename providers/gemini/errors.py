@@ -67,13 +67,7 @@ _SECRETS = re.compile(rb"AIza[0-9A-Za-z_\-]{10,}|(?<=API key: )[^\s\"'\\,]+")
 
 
 def decode_error(status: int, headers: Headers, body: bytes, now: float) -> ProviderError:
-    """Convert an error response to an error. Never raises.
-
-    status: the response's HTTP status.
-    headers: names in lower case.
-    body: the response's body.
-    now: the wall clock in Unix seconds, for dates in headers.
-    """
+    """Convert an error response to an error, as `DecodeError` says."""
     value = object_of(body)
     request_id = request_id_in(headers)
     if _own_error(value) is None:

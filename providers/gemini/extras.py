@@ -88,7 +88,6 @@ def _note(values: dict[str, JSON], name: str, value: JSON) -> None:
 
 
 def _candidate(members: JSONObject, parts: list[JSON]) -> JSONObject:
-    """Return a candidate with its parts merged."""
     content = members.get("content")
     if type(content) is not dict:
         return dict(members)

@@ -79,11 +79,7 @@ class MessageWriter:
         self._waiting: dict[str, deque[tuple[Turn, Call] | None]] = {}  # None: a call of an earlier segment
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """Return the contents, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
-
-        first: the position of the first of these messages in the conversation.
-        state: the state that earlier messages left; None if there are none.
-        """
+        """Return the contents, or None if they cannot be written apart from earlier ones: `prefix_cache.Write`."""
         if state is not None:
             for id in state.open_calls:
                 self._waiting.setdefault(id, deque()).append(None)
@@ -126,11 +122,9 @@ class MessageWriter:
         return None if may_go_on else WriterState(tuple(self._open_calls()))
 
     def _open_calls(self) -> list[str]:
-        """Return the ids of calls that have no result yet."""
         return [id for id, calls in self._waiting.items() for _ in calls]
 
     def _new_turn(self, role: str) -> Turn:
-        """Add a turn."""
         turn = Turn(role)
         self._turns.append(turn)
         return turn

@@ -203,7 +203,6 @@ class PartialArguments:
         return "".join("]" if container.is_array else "}" for container in reversed(closed))
 
     def _tree(self) -> JSONObject:
-        """Return all received values as one object."""
         tree = _Tree(self._received)
         for path, value, pieces in self._values:
             if path[0] in self._late and not tree.set(path, value if pieces is None else "".join(pieces)):

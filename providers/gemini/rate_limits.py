@@ -31,14 +31,7 @@ _METRIC = re.compile(r"Quota exceeded for metric: (\S{1,200}?),? limit: (\d{1,15
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """Return what a response reports about limits. Never raises.
-
-    provider: the name of the provider's profile; not used here.
-    headers: names in lower case; not used here.
-    now: the wall clock in Unix seconds; not used here.
-    error: the error of a failed response or of an error event, or None.
-    body: the body or event that the error was read from.
-    """
+    """Return what a response reports about limits, as `ReadReport` says."""
     if error is None:
         return QuotaReport()
     hint = error.retry_after_ms / 1000 if error.retry_after_ms >= 0 else None

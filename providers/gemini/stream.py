@@ -161,7 +161,6 @@ class GeminiStream(JSONStream):
     # --- one chunk ---
 
     def _chunk(self, chunk: JSONObject, data: bytes) -> list[Event]:
-        """Read one chunk. Returns its events."""
         if b"_" in data:
             chunk = chunk_as_on_the_wire(chunk)
         if USAGE in chunk:

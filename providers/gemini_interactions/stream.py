@@ -316,19 +316,16 @@ class InteractionsStream(BlockStream):
             self.answer.usage = read_usage(usage)
 
     def _open(self, index: int, step: JSONObject, events: list[Event]) -> None:
-        """Begin a step at an index."""
         opened = self.reader.open(step, events)
         if opened is not None:
             self._put(index, opened, events)
 
     def _put(self, index: int, opened: Opened, events: list[Event]) -> None:
-        """Put a step at an index."""
         self.latest = index
         self.release(index, events)
         self.opened[index] = opened
 
     def _finish(self, status: str) -> Sequence[Event]:
-        """End the answer. Returns the last events."""
         events, reason = self.begin(), finish_reason(status)
         for opened in self.opened.values():
             if isinstance(opened, CallInProgress):

@@ -122,14 +122,7 @@ _PER_DAY = re.compile(r"per[- ]day", re.IGNORECASE)
 
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
-    """Return what a response reports about limits. Never raises.
-
-    provider: the name of the provider's profile.
-    headers: names in lower case.
-    now: the wall clock in Unix seconds.
-    error: the error of a failed response or of an error event, or None.
-    body: the body or event that the error was read from.
-    """
+    """Return what a response reports about limits, as `ReadReport` says."""
     value = _error_object(body) if error is not None else {}
     headers = {**headers, **passed_on_headers(value)} if provider.startswith("openrouter") else headers
     ignored: list[str] = []

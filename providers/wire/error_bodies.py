@@ -376,13 +376,7 @@ def _is_bare(value: JSONObject) -> bool:
 
 
 def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: float) -> ProviderError:
-    """Convert an error response to an error. Never raises.
-
-    status: the response's HTTP status.
-    headers: names in lower case.
-    body: the response's body.
-    now: the wall clock in Unix seconds, for dates in headers.
-    """
+    """Convert an error response to an error, as `DecodeError` says."""
     error = error_from_object(object_of(body), http_status=status, body=body, now=now)
     hint = retry_after_ms(headers, now, status=status)
     if hint != NO_HINT:

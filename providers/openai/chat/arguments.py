@@ -64,11 +64,7 @@ def read_arguments(arguments: Mapping[str, object]) -> Request:
 
 
 def read_body(body: JSONObject, options: CallOptions, where: str = "", *, schema: type | None = None) -> Request:
-    """Return the request of a body.
-
-    where: the path of the body, for error messages.
-    schema: the class that the response must match; None: no class was given.
-    """
+    """Return the request of a body at the path `where`. schema: the class of the response, if one was given."""
     members = Members(body, where)
     extra: JSONObject = {}
     left_out: list[str] = []

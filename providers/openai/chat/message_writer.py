@@ -114,11 +114,7 @@ class MessageWriter:
         return BlockWriter(self._quirks, self._warnings, self._model)
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """Return the wire messages, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
-
-        first: the position of the first of these messages in the conversation.
-        state: the state that earlier messages left; None if there are none.
-        """
+        """Return the wire messages, or None if they cannot be written apart from earlier ones: `prefix_cache.Write`."""
         for id, place in state.open_calls if state is not None else ():
             self._waiting.setdefault(id, []).append(place)
         if not self._pair(messages, first):

@@ -117,11 +117,7 @@ class MessageWriter:
         self.maker = self.provider.maker
 
     def write(self, messages: Sequence[Message], first: int, state: WriterState | None) -> Segment[WriterState] | None:
-        """Return the items, or None if they cannot be written apart from earlier ones (`prefix_cache.Write`).
-
-        first: the position of the first of these messages in the conversation.
-        state: the state that earlier messages left; None if there are none.
-        """
+        """Return the items, or None if they cannot be written apart from earlier ones: `prefix_cache.Write`."""
         if state is not None:
             self.taken.update(dict.fromkeys(state.taken, 1))
             for call_id, place in state.open_calls:
@@ -207,7 +203,6 @@ class MessageWriter:
         return True
 
     def _add_assistant_block(self, block: Block, place: Place) -> None:
-        """Add one of an assistant's blocks."""
         if type(block) is Text:
             self._add_text(block)
             return
@@ -267,7 +262,6 @@ class MessageWriter:
             self.warnings.append("messages: reasoning without its ciphertext is not sent; the server keeps none")
 
     def _add_call(self, block: ToolCall, place: Place) -> None:
-        """Add a call that has a result."""
         result = self.answers.get(place)
         if result is None:
             return
@@ -289,7 +283,6 @@ class MessageWriter:
         self.waiting.append(output)
 
     def _add_message(self, message: Message, number: int) -> None:
-        """Add a message of a user, a tool or the system."""
         self._add_waiting()
         role = "user" if message.role is not SYSTEM else wire_role(message.content, self.maker, SYSTEM_ROLES[0])
         parts: list[JSON] = []
@@ -317,7 +310,6 @@ class MessageWriter:
         return []
 
     def _output(self, kind: str, call_id: str, result: ToolResult) -> JSONObject:
-        """Return the item with a call's output."""
         if result.is_error:
             self.warnings.append("messages: a result's is_error is not sent; Responses has no mark for failed results")
         return {"type": kind, "call_id": call_id, "output": self.parts.output(result.content, result.cache_control)}
