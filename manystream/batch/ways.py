@@ -30,7 +30,6 @@ from typing import IO
 
 import trio
 
-from ...providers.openai.responses.request import WINDOWS
 from .. import (
     AttemptRecord,
     Call,
@@ -47,6 +46,7 @@ from .. import (
 from ..engine.embedding import OK, EmbeddedEngine, Prepared, Reservation, read_token, when_named
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
+from ..providers.openai.responses.request import WINDOWS
 from .calls import BATCH, LineCalls
 from .line_ids import LineIds
 from .lines import Item, LineId
