@@ -38,7 +38,6 @@ FLOODS = "faults/test_floods.py::test_"
 BLOCKED = "engine/call/test_runtime.py::test_"
 LIFETIME = "engine/test_gate.py::test_"
 DURABLE = "engine/request/test_durable.py::test_"
-RETRY = "engine/test_retry.py::test_"
 DEFECTS = "faults/test_defects.py::test_"
 FATAL = "engine/test_services.py::test_"
 STARTING = "engine/test_calls.py::test_"
@@ -50,7 +49,6 @@ BATCH = "manystream/batch/test_batch_faults.py::test_"
 LONG_LINES = "manystream/batch/test_source.py::test_"
 STORE = "manystream/test_store_faults.py::test_"
 ENVELOPES = "engine/call/test_body.py::test_"
-FILES = "engine/test_private_files.py::test_"
 
 GROUPS: dict[str, tuple[Row, ...]] = {
     "Kept-alive connections": (
@@ -65,8 +63,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              KEEP_ALIVE + "a_stale_connection_is_replaced_once",
              KEEP_ALIVE + "waiting_calls_get_a_fresh_connection",
              KEEP_ALIVE + "each_call_completes_once_despite_stale_connections",
-             RETRY + "a_request_of_which_no_byte_was_written_is_sent_at_once",
-             RETRY + "an_attempt_after_one_that_may_be_read_is_counted"),
+             "engine/call/test_next_step.py::test_a_request_of_which_no_byte_was_written_is_sent_at_once",
+             "engine/call/test_next_step.py::test_an_attempt_after_one_that_may_be_read_is_counted"),
         _row(3, "the same as 2, after a byte of the answer", "NETWORK, phase head", "no", "yes",
              KEEP_ALIVE + "after_one_byte_a_connection_is_not_stale"),
         _row(4, "the server closes a new connection without a byte", "NETWORK, phase head", "no", "yes",
@@ -373,8 +371,8 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         _row(100, "a lone surrogate in saved text or in a search", "StoreError; the conversation does not change",
              "-", "-", STORE + "a_lone_surrogate"),
         _row(101, "a recording over an existing file or link", "FileExistsError; the file does not change", "-", "-",
-             FILES + "a_recording_never_overwrites_a_file",
-             FILES + "a_recording_over_a_link_keeps_its_target"),
+             "engine/observe/test_private_file.py::test_a_recording_never_overwrites_a_file",
+             "engine/observe/test_private_file.py::test_a_recording_over_a_link_keeps_its_target"),
     ),
     "Answers in other forms": (
         _row(102, "an answer that ends without content, tool call, refusal or finish reason: a blank body, `{}`, "
@@ -396,7 +394,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "well",
              "that error, classified, after the deltas before it", "yes", "by its code",
              ENVELOPES + "an_error_is_read_in_every_form_at_its_place",
-             "engine/call/test_answer_body.py::test_an_error_s_body_is_read_in_every_form"),
+             "engine/call/test_error_body.py::test_an_error_s_body_is_read_in_every_form"),
         _row(106, "Responses: parts numbered otherwise in the deltas than in the whole message; arguments before their "
              "call", "success: each text once, each call with its arguments", "yes", "-",
              "providers/openai/responses/test_items.py::test_a_part_is_delivered_once",

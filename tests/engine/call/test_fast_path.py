@@ -1,13 +1,26 @@
-"""The fast path: chunks that match the delta template give the same events as decoder, parser and machine."""
+"""The fast path: chunks that match the delta template give the same events as decoder, parser and machine.
 
-from collections.abc import Sequence
+So do events that are framed in any other way, or read in pieces.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeAlias, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.call.fast_path import FastPath
 from manystream.engine.request.limits import EngineLimits
-from manystream.transport.sse import usual_framing
+from manystream.providers.catalog.dialect import DeltaTarget
+from manystream.providers.catalog.registry import DIALECTS
+from manystream.providers.wire.delta_template import Match
+from manystream.transport.chunked import size_line_length
+from manystream.transport.sse import SSEParser, usual_framing
 from tests.engine.one_stream import CASES, END, HEAD, VARIANTS, Case, Stream, both, cases, chunk, cuts, delta, wire
 from tests.support.peers import Line, Recorder, hello, open_peer, until
 
@@ -226,3 +239,447 @@ async def test_log_probabilities_are_kept_if_they_were_asked_for(asked: dict[str
         assert len(kept["content"]) == (40 if streamed else 1)
     else:
         assert kept is None
+
+
+PLENTY = 1 << 40
+
+
+def event(text: str) -> bytes:
+    members = {"id": "c1", "model": "m", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    return b"data: " + json.dumps(members, separators=(",", ":")).encode() + b"\n\n"
+
+
+class Reader:
+    """A fast path that knows the template, and the texts that it delivered. read: events that were read before."""
+
+    def __init__(self, *, max_event_bytes: int = 1 << 20, alone: bool = True) -> None:
+        provider = ms.OpenAIChat("key")
+        self.machine = DIALECTS["openai-chat"].machine(provider, lambda: "id", EngineLimits())
+        self.body = SimpleNamespace(bytes_left=PLENTY)
+        self.path = FastPath(self.machine, cast(Any, self.body), max_event_bytes)
+        self.sse = SSEParser()
+        self.texts: list[str] = []
+        self.reads: list[int] = []
+        assert self.path.read(chunk(event("a"))) == 0
+        assert self.path.read_events(event("a")) == 0
+        assert self.usual(event("a")) in (None, self.path)
+        assert self.usual(event("b") if alone else event("b") + event("c")) is self.path
+
+    def usual(self, data: bytes) -> FastPath | None:
+        """Read events on the usual path."""
+        events = self.sse.feed(data)
+        for name, payload in events:
+            self.machine.feed(name, payload)
+        return self.path.follow(events, data, self)
+
+    def deliver_matches(self, target: Any, matches: Iterable[Any]) -> None:
+        events = [target.accept(match) for match in matches]
+        self.reads.append(len(events))
+        self.texts += [event.text for event in events]
+
+    @property
+    def counted(self) -> int:
+        """The bytes that were counted by the fast path."""
+        return PLENTY - self.body.bytes_left
+
+
+def test_a_template_is_known_after_two_events_of_one_form() -> None:
+    reader = Reader()
+    assert reader.path.one_event
+    assert not reader.path.cut
+    assert not Reader(alone=False).path.one_event
+    assert reader.path.read(chunk(event("x"))) == len(chunk(event("x")))
+    assert (reader.texts, reader.reads, reader.counted) == (["x"], [1], len(event("x")))
+
+
+def test_whole_chunks_of_any_size_are_taken() -> None:
+    reader = Reader()
+    texts = ["one", "a much longer text " * 20, "", "2", "x" * 3000]
+    data = b"".join(chunk(event(text)) for text in texts if text)
+    assert reader.path.read(data) == len(data)
+    assert reader.texts == [text for text in texts if text]
+    assert (reader.reads, reader.counted) == ([4], sum(len(event(text)) for text in texts if text))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5, 60, -1, -2, -5])
+def test_an_incomplete_chunk_is_left(cut: int) -> None:
+    reader = Reader()
+    whole, part = chunk(event("one")), chunk(event("two"))[:cut]
+    assert reader.path.read(whole + part) == len(whole)
+    assert (reader.texts, reader.counted) == (["one"], len(event("one")))
+    assert reader.path.read(part) == 0
+    assert reader.path.read(chunk(event("two"))) == len(chunk(event("two")))
+    assert reader.texts == ["one", "two"]
+
+
+OTHERS = {
+    "the last chunk": b"0\r\n\r\n", "no size": b"zz\r\n\r\n", "another form": chunk(b'data: {"choices":[]}\n\n'),
+    "two events": chunk(event("a") + event("b")), "a comment": chunk(b": ping\n\n"),
+    "two frames": chunk(event("a").strip() + event("b")[6:]),
+    "no end": b"%x\r\n%b--" % (len(event("a")), event("a")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_chunks_are_left(name: str) -> None:
+    reader = Reader()
+    whole = chunk(event("one"))
+    assert reader.path.read(whole + OTHERS[name] + chunk(event("two"))) == len(whole)
+    assert reader.texts == ["one"]
+
+
+def test_a_read_beyond_the_size_that_is_left_is_not_taken() -> None:
+    reader = Reader()
+    data = chunk(event("one"))
+    reader.body.bytes_left = len(data) - 1
+    assert (reader.path.read(data), reader.texts) == (0, [])
+    reader.body.bytes_left = len(data)
+    assert (reader.path.read(data), reader.body.bytes_left) == (len(data), len(data) - len(event("one")))
+    body = event("two")
+    for left, taken in ((len(body) - 1, 0), (len(body), len(body))):
+        reader.body.bytes_left = left
+        assert (reader.path.read_events(body), reader.body.bytes_left) == (taken, left - taken)
+
+
+def cut_event(text: str, place: int) -> bytes:
+    whole = event(text)
+    return chunk(whole[:place]) + chunk(whole[place:])
+
+
+@pytest.mark.parametrize("place", [1, 16, 50, 90])
+def test_events_that_are_cut_across_two_chunks_are_taken(place: int) -> None:
+    reader = Reader()
+    reader.path.cut = True
+    data = b"".join(cut_event(text, place) for text in ("one", "a much longer text " * 20, "2"))
+    assert reader.path.read(data) == len(data)
+    assert reader.texts == ["one", "a much longer text " * 20, "2"]
+    assert reader.counted == sum(len(event(text)) for text in reader.texts)
+    again = cut_event("four", place)
+    for end in (3, 10, len(again) - 1):
+        assert reader.path.read(again[:end]) == 0
+    assert reader.path.read(again + again[:30]) == len(again)
+    assert reader.texts[3:] == ["four"]
+    reader.body.bytes_left = len(again) - 1
+    assert reader.path.read(again) == 0
+    reader.body.bytes_left = len(again)
+    assert reader.path.read(again) == len(again)
+
+
+def test_cut_events_of_another_form_are_left() -> None:
+    whole = event("one")
+    first, second = chunk(whole[:50]), chunk(whole[50:])
+    for data in (
+        chunk(whole),
+        first.replace(b"\r\n", b"\n\n", 1) + second,
+        first[:-2] + b"--" + second,
+        first[:-2] + b"\r-" + second,
+        first[:-2] + b"-\n" + second,
+        first + b"0\r\n\r\n",
+        first + b"zz\r\n" + second,
+        chunk(whole[:50]) + chunk(whole[51:]),
+    ):
+        reader = Reader()
+        reader.path.cut = True
+        good = cut_event("good", 50)
+        assert (reader.path.read(good + data), reader.texts) == (len(good), ["good"]), data
+        assert reader.counted == len(event("good"))
+
+
+def test_body_bytes_are_taken_event_by_event() -> None:
+    reader = Reader()
+    assert reader.path.read_events(event("one")) == len(event("one"))
+    assert (reader.path.one_event, reader.texts, reader.counted) == (True, ["one"], len(event("one")))
+    three = b"".join(map(event, ("two", "three", "four")))
+    assert reader.path.read_events(three) == len(three)
+    assert (reader.path.one_event, reader.reads) == (False, [1, 3])
+    assert reader.counted == len(event("one")) + len(three)
+    assert reader.path.read_events(event("five")) == len(event("five"))
+    assert (reader.path.one_event, reader.texts) == (True, ["one", "two", "three", "four", "five"])
+
+
+@pytest.mark.parametrize("cut", [1, 3, 6, 7, 30, 60, 80])
+def test_the_beginning_of_an_event_is_kept_and_joined(cut: int) -> None:
+    reader = Reader()
+    whole, last = event("one"), event("two")
+    assert reader.path.read_events(whole + last[:cut]) == len(whole) + cut
+    assert (reader.texts, reader.path.beginning_bytes, reader.path.one_event) == (["one"], cut, False)
+    assert reader.counted == len(whole)
+    assert reader.path.read_events(last[cut:]) == len(last) - cut
+    assert (reader.texts, reader.path.beginning_bytes, reader.counted) == (["one", "two"], 0, len(whole) + len(last))
+    assert not reader.path.one_event
+    assert reader.path.take_beginning() == b""
+
+
+def test_a_beginning_that_another_event_follows_is_given_back() -> None:
+    reader = Reader()
+    part = event("two")[:60]
+    assert reader.path.read_events(part) == 60
+    assert reader.path.read_events(b'"other":1}\n\n') == 0
+    assert reader.path.beginning_bytes == 60
+    assert (reader.path.take_beginning(), reader.path.beginning_bytes) == (part, 0)
+    assert reader.texts == []
+
+
+def test_a_beginning_is_joined_once() -> None:
+    reader = Reader()
+    whole = event("one")
+    assert reader.path.read_events(whole[:40]) == 40
+    assert reader.path.read_events(whole[40:60]) == 0
+    assert reader.path.take_beginning() == whole[:40]
+
+
+def test_a_beginning_that_may_hold_an_event_is_not_kept() -> None:
+    for rest in (b"data: {\n", b"data: {\r", b": ping", b"id: 1", b"data:{"):
+        reader = Reader()
+        assert reader.path.read_events(event("one") + rest) == len(event("one")), rest
+        assert (reader.path.beginning_bytes, reader.texts) == (0, ["one"])
+        assert reader.path.read_events(rest) == 0
+
+
+def test_a_beginning_has_the_size_of_an_event_at_most() -> None:
+    for most, kept in ((69, 0), (70, 70)):
+        reader = Reader(max_event_bytes=most)
+        part = event("x" * 100)[:70]
+        assert reader.path.read_events(event("one") + part) == len(event("one")) + kept
+        assert reader.path.beginning_bytes == kept
+
+
+def test_events_behind_another_form_are_left() -> None:
+    reader = Reader()
+    other = b'data: {"choices":[]}\n\n'
+    assert reader.path.read_events(event("one") + other + event("two")) == len(event("one"))
+    assert reader.path.read_events(other + event("two")) == 0
+    assert reader.texts == ["one"]
+
+
+def test_a_new_form_needs_a_new_template() -> None:
+    reader = Reader()
+    assert reader.path.follow([], b"", reader) in (None, reader.path)
+    other = event("x").replace(b'"model":"m"', b'"model":"n"')
+    assert reader.path.read(chunk(other)) == 0
+    assert reader.usual(other) is reader.path
+    assert reader.path.read(chunk(other)) == len(chunk(other))
+    assert reader.path.read(chunk(event("x"))) == 0
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_length_of_a_size_line_is_found_once(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly all size lines of a stream have one length, and to find it takes longer than to look the size up."""
+    found: list[int] = []
+
+    def find(data: bytes, position: int) -> int:
+        found.append(position)
+        return size_line_length(data, position)
+
+    monkeypatch.setattr("manystream.engine.call.fast_path.size_line_length", find)
+    reader = Reader()
+    reader.path.cut = cut
+    one, long = ((cut_event(text, 50) if cut else chunk(event(text))) for text in ("one", "x" * 300))
+    found.clear()
+    assert reader.path.read(one * 3) == 3 * len(one)
+    assert len(found) == 1 + cut
+    assert reader.path.read(one * 3) == 3 * len(one)
+    assert len(found) == 1 + cut
+    assert reader.path.read(one + long) == len(one + long)
+    assert len(found) == 2 + cut  # one of the size lines has another length
+    assert reader.path.read(long * 2) == 2 * len(long)
+    assert len(found) == 2 + cut
+
+
+CLOSING_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+
+
+Framing: TypeAlias = Callable[[Case, Sequence[bytes]], list[bytes]]
+"""A case and its deltas as body bytes → a complete response in pieces, each received by one read."""
+
+
+def events_of(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    return [*case.begin, *deltas, *case.finish]
+
+
+def unchunked(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    return [CLOSING_HEAD, *events_of(case, deltas)]
+
+
+def with_length(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    events = events_of(case, deltas)
+    head = CLOSING_HEAD.replace(b"connection: close", b"content-length: %d" % len(b"".join(events)))
+    return [head, *events]
+
+
+def many_without_chunks(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    events = events_of(case, deltas)
+    return [CLOSING_HEAD, *(b"".join(events[begin : begin + 5]) for begin in range(0, len(events), 5))]
+
+
+def two_in_a_chunk(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    events = events_of(case, deltas)
+    return [HEAD, *(chunk(b"".join(events[begin : begin + 2])) for begin in range(0, len(events), 2)), END]
+
+
+def in_two_chunks(place: int) -> Framing:
+    """Return a framing that cuts each event across two chunks, in one read."""
+
+    def framed(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+        parts = ((event[:place], event[place:]) for event in events_of(case, deltas))
+        return [HEAD, *(b"".join(map(chunk, filter(None, pair))) for pair in parts), END]
+
+    return framed
+
+
+def in_two_reads(place: int) -> Framing:
+    """Return a framing that cuts each event across two chunks, each in a read of its own."""
+
+    def framed(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+        parts = ((event[:place], event[place:]) for event in events_of(case, deltas))
+        return [HEAD, *(chunk(part) for pair in parts for part in pair if part), END]
+
+    return framed
+
+
+def without_chunks_in_two_reads(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    parts = ((event[:60], event[60:]) for event in events_of(case, deltas))
+    return [CLOSING_HEAD, *(part for pair in parts for part in pair)]
+
+
+def ends_shifted(case: Case, deltas: Sequence[bytes]) -> list[bytes]:
+    """Return some events, then chunks of the size of two events that each end inside an event."""
+    events = events_of(case, deltas)
+    first, body = events[: len(case.begin) + 2], b"".join(events[len(case.begin) + 2 :])
+    size = 2 * len(deltas[0])
+    places = range(60, len(body), size)
+    return [HEAD, *map(chunk, first), chunk(body[:60]), *(chunk(body[begin : begin + size]) for begin in places), END]
+
+
+FRAMINGS: dict[str, Framing] = {
+    "unchunked": unchunked, "with length": with_length, "many without chunks": many_without_chunks,
+    "two in a chunk": two_in_a_chunk, **{f"cut at {place}": in_two_chunks(place) for place in (1, 5, 40, 77, 101, -1,
+    -3)}, **{f"two reads, cut at {place}": in_two_reads(place) for place in (1, 5, 40, 77, 101)},
+    "without chunks, two reads": without_chunks_in_two_reads, "ends shifted": ends_shifted,
+}  # fmt: skip
+
+
+def growing(case: Case, number: int) -> bytes:
+    """Return a delta whose numbers grow."""
+    return (case.delta % b'"word "').replace(b"777", b"%d" % (700 + number))
+
+
+@cases
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_any_framing_uses_the_fast_path(case: Case, name: str) -> None:
+    deltas = [growing(case, number) for number in range(50)]
+    short = both(case, FRAMINGS[name](case, deltas))
+    assert sum("Delta" in event for event in short.events) == 50
+    assert short.by_machine <= len(case.begin) + 7 + len(case.finish)
+
+
+@cases
+def test_the_framing_may_change(case: Case) -> None:
+    """A proxy joins and cuts chunks as it likes: the events are the same, and none is lost."""
+    events = [growing(case, number) for number in range(40)]
+    one = [chunk(event) for event in events[:8]]
+    two = [chunk(b"".join(events[begin : begin + 2])) for begin in range(8, 16, 2)]
+    cut = [chunk(event[:50]) + chunk(event[50:]) for event in events[16:24]]
+    apart = [piece for event in events[24:32] for piece in (chunk(event[:50]), chunk(event[50:]))]
+    again = [chunk(event) for event in events[32:]]
+    short = both(case, wire(case, [*one, *two, *cut, *apart, *again]))
+    assert sum("Delta" in event for event in short.events) == 40
+
+
+@cases
+@pytest.mark.parametrize("name", ["unchunked", "two in a chunk", "cut at 40", "two reads, cut at 40"])
+def test_every_cut_of_a_framing_delivers_the_same_events(case: Case, name: str) -> None:
+    deltas = [case.delta % text for text in (b'"Once"', b'" upon"', b'" a \\"time\\""', b'"\\n"', b'" w\xc3\xb6"')]
+    pieces = FRAMINGS[name](case, deltas)
+    expected = both(case, pieces).delivered
+    opening = pieces[: 1 + len(case.begin) + 2]
+    rest = b"".join(pieces[len(opening) :])
+    for place in cuts(case, 0, len(rest)):
+        assert both(case, [*opening, rest[:place], rest[place:]]).delivered == expected
+
+
+@cases
+def test_a_mismatch_inside_a_chunk_is_read_from_its_place(case: Case) -> None:
+    """The chunks of one read: an event cut across two of them, and then an event that differs, whole or cut."""
+    odd = b": a comment\n\n" + (case.delta % b'"odd"').replace(b"data: ", b"data:  ")
+    usual = case.delta % b'"word "'
+    opening = [HEAD, *map(chunk, case.begin), *[chunk(usual[:50]) + chunk(usual[50:])] * 3]
+    closing = [*map(chunk, case.finish), END]
+    whole = usual + odd + usual
+    for place in range(1, len(whole) - 1, 3):
+        for second in (place + 1, len(whole) - 1):
+            pieces = (whole[:place], whole[place:second], whole[second:])
+            both(case, [*opening, b"".join(map(chunk, filter(None, pieces))), *closing])
+
+
+@cases
+@pytest.mark.parametrize("end", [b"", b"\r", b"\n", b"\r\r", b"\n\r", b"\r\n\r"])
+def test_an_event_is_delivered_as_soon_as_it_is_complete(case: Case, end: bytes) -> None:
+    """The beginning of an event is kept only if it contains no event: a CR ends a line as well."""
+    usual = case.delta % b'"word "'
+    event = usual.rstrip(b"\r\n") + end
+    pieces = [HEAD, *map(chunk, [*case.begin, usual, usual]), chunk(usual[:60]) + chunk(usual[60:]), chunk(event)]
+    both(case, pieces, cancel_after=4 + len(case.begin[:1]))
+    both(case, pieces)  # the connection ends here
+
+
+@cases
+@pytest.mark.parametrize("limit", [100, 150, 200, 300, 10_000])
+def test_the_limit_on_an_event_s_size_holds_for_one_in_pieces(case: Case, limit: int) -> None:
+    usual = case.delta % b'"word "'
+    long = case.delta % (b'"%b"' % (b"x" * 500))
+    opening = [HEAD, *map(chunk, [*case.begin, usual, usual]), chunk(usual[:60]) + chunk(usual[60:])]
+    pieces = [*opening, *(chunk(long[begin : begin + 90]) for begin in range(0, len(long), 90))]
+    outcomes = [
+        Stream(case, fast, limits=EngineLimits(max_event_bytes=limit)).read(pieces).delivered for fast in (True, False)
+    ]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_the_beginning_of_an_event_is_kept_once() -> None:
+    case = CASES[0]
+    machine = DIALECTS[case.provider.dialect].machine(case.provider, lambda: "id")
+    usual = case.delta % b'"word "'
+    machine.feed("", usual[6:-2])
+    path, size, delivered = FastPath(machine, cast(Any, SimpleNamespace(bytes_left=2**30))), len(usual), 0
+
+    class Receiver:
+        def deliver_matches(self, target: DeltaTarget, matches: Iterable[Match]) -> None:
+            nonlocal delivered
+            delivered += len(list(matches))
+
+    assert path.follow([("", usual[6:-2])], usual, Receiver()) is path
+    assert path.read_events(usual[:60]) == path.beginning_bytes == 60
+    assert (path.read_events(usual[60:]), path.beginning_bytes, delivered) == (size - 60, 0, 1)
+    assert path.read_events(usual + usual + usual[:9]) == 2 * size + 9
+    assert (path.beginning_bytes, delivered) == (9, 3)
+    assert path.read_events(usual[9:20]) == 0  # not joined a second time: the SSE parser reads it
+    assert (path.take_beginning(), path.beginning_bytes) == (usual[:9], 0)
+
+
+@cases
+@pytest.mark.parametrize("name", ["many without chunks", "two in a chunk", "two reads, cut at 40"])
+@pytest.mark.parametrize("events", range(1, 14, 3))
+def test_a_cancelled_stream_keeps_what_was_delivered(case: Case, name: str, events: int) -> None:
+    pieces = FRAMINGS[name](case, [growing(case, number) for number in range(20)])
+    assert len(both(case, pieces, cancel_after=events).events) == events
+
+
+@given(
+    st.lists(st.text(min_size=0, max_size=20), min_size=1, max_size=12),
+    st.booleans(),
+    st.sampled_from(CASES),
+    st.lists(st.integers(0, 2**16), max_size=6),
+    st.sampled_from([None, *FRAMINGS.values()]),
+)
+def test_any_texts_cut_anywhere_agree_with_the_slow_path(
+    texts: list[str], ascii_only: bool, case: Case, cuts: list[int], framing: Framing | None
+) -> None:
+    if framing is None:
+        head, *body = wire(case, (delta(case, text, ascii_only=ascii_only) for text in texts))
+    else:
+        written = [json.dumps(text, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass") for text in texts]
+        head, *body = framing(case, [case.delta % text for text in written])
+    whole = b"".join(body)
+    places = sorted({0, len(whole), *(cut % len(whole) for cut in cuts)})
+    both(case, [head, *(whole[start:end] for start, end in itertools.pairwise(places))])

@@ -1,13 +1,20 @@
-"""The timeouts: each is provoked alone by a peer, and each is named in its error."""
+"""The timeouts and states of a call, with literal numbers; each timeout is provoked alone by a peer and named."""
 
 import math
 import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
 import manystream as ms
+from manystream.engine.call.answer_body import AnswerBody
+from manystream.engine.call.completion import NO_WAIT, AttemptRecord
+from manystream.engine.call.next_step import retry_delay
+from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
+from manystream.engine.request.errors import cancelled
 from tests.support.peers import (
     NO_RETRY,
     STREAM_HEAD,
@@ -213,3 +220,167 @@ async def test_the_wait_for_a_connection_is_reported(autojump_clock: MockClock) 
         first, second = [(await call.wait()).timings.waited for call in calls]
     assert first == {}
     assert second == {"connection": pytest.approx(8, rel=0.05)}
+
+
+INF = math.inf
+
+
+# --- timeouts ---
+
+
+def test_the_default_timeouts_depend_on_the_kind_of_the_call() -> None:
+    assert effective(None, None, stream=False) == Clocks(10.0, 600.0, 120.0, INF, INF)
+    assert effective(None, None, stream=True) == Clocks(10.0, 120.0, 120.0, INF, INF)
+
+
+def test_a_call_s_timeouts_go_before_those_of_the_engine() -> None:
+    engine = ms.Timeouts(connect=1, first_byte=2, idle=3, total=4, queue=5)
+    assert effective(None, engine, stream=True) == Clocks(1, 2, 3, 4, 5)
+    assert effective(ms.Timeouts(idle=30, total=INF), engine, stream=False) == Clocks(1, 2, 30, INF, 5)
+
+
+CLOCKS = Clocks(connect=10, first_byte=20, idle=30, total=100, queue=40)
+
+
+DEADLINES = {
+    CallState.QUEUED: (1045.0, Clock.QUEUE), CallState.CONNECTING: (1015.0, Clock.CONNECT),
+    CallState.SENDING: (1035.0, Clock.IDLE), CallState.WAITING: (1025.0, Clock.FIRST_BYTE),
+    CallState.READING: (1035.0, Clock.IDLE), CallState.BACKOFF: (1100.0, Clock.TOTAL),
+    CallState.ENDED: (1100.0, Clock.TOTAL),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("state", list(CallState))
+def test_each_state_has_its_timeout(state: CallState) -> None:
+    assert next_deadline(CLOCKS, state, started=1000.0, state_since=1005.0) == DEADLINES[state]
+    late = next_deadline(CLOCKS, state, started=1000.0, state_since=1095.0)
+    assert late == (1100.0, Clock.TOTAL)
+
+
+def test_the_total_timeout_is_named_where_both_end_together() -> None:
+    assert next_deadline(CLOCKS, CallState.READING, started=0.0, state_since=70.0) == (100.0, Clock.TOTAL)
+
+
+TIMEOUTS = {
+    Clock.CONNECT: ("connect timeout: no connection within 2.5 s (here)", True),
+    Clock.FIRST_BYTE: ("first_byte timeout: no response byte within 2.5 s (here)", True),
+    Clock.IDLE: ("idle timeout: no byte for 2.5 s (here)", True),
+    Clock.TOTAL: ("total timeout: the call did not end within 2.5 s (here)", False),
+    Clock.QUEUE: ("queue timeout: the call was not sent within 2.5 s (here)", False),
+}
+
+
+@pytest.mark.parametrize("clock", list(Clock))
+def test_a_timeout_s_error_names_the_timeout(clock: Clock) -> None:
+    error = timeout_error(clock, 2.5, "here")
+    assert (error.message, error.retryable) == TIMEOUTS[clock]
+    assert (error.category, error.provider_code) == (ms.ErrorCategory.TIMEOUT, clock.value)
+    assert error.http_status == 0
+
+
+# --- retries ---
+
+
+def busy(hint: int = -1) -> ms.ProviderError:
+    return ms.ProviderError("busy", category=ms.ErrorCategory.SERVER, retry_after_ms=hint)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"), [(1, 1.0), (2, 2.0), (3, 4.0), (61, 2.0**60), (62, 2.0**60), (63, 2.0**60)]
+)
+def test_the_back_off_doubles_up_to_a_bound(attempts: int, expected: float) -> None:
+    options = ms.Retry(max_attempts=100, cap=1e30, jitter=0)
+    assert retry_delay(busy(), attempts, options, lambda: 0.5) == expected
+
+
+def test_the_last_attempt_is_followed_by_none() -> None:
+    assert retry_delay(busy(), 1, ms.Retry(max_attempts=2), lambda: 0.0) == 1.0
+    assert retry_delay(busy(), 2, ms.Retry(max_attempts=2), lambda: 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("hint", "jitter", "expected"),
+    [(120_000, 1.0, 121.0), (120_001, 1.0, None), (1, 1.0, 0.11), (2000, 0.05, 2.05), (2000, 1.0, 2.2)],
+)
+def test_a_server_s_hint_is_obeyed_with_a_tenth_of_jitter(hint: int, jitter: float, expected: float | None) -> None:
+    delay = retry_delay(busy(hint), 1, ms.Retry(jitter=jitter), lambda: 1.0)
+    assert delay == (None if expected is None else pytest.approx(expected))
+
+
+def test_a_cancelled_call_has_the_reason_as_its_message() -> None:
+    error = cancelled()
+    assert (error.message, error.category, error.retryable) == (
+        "the call was cancelled", ms.ErrorCategory.CANCELLED, False
+    )  # fmt: skip
+    assert cancelled("the engine was closed").message == "the engine was closed"
+
+
+# --- values ---
+
+
+def test_a_completion_says_what_is_known() -> None:
+    assert repr(ms.Completion(False)) == (
+        "Completion(success=False, http_status=0, response=None, error=None, attempts=0, timings=Timings(queued=None,"
+        " connected=None, first_byte=None, first_token=None, finished=None, waited={}), request_id=None, headers={},"
+        " resent=0, attempt_records=(), cost=None, tags={}, cost_unknown='the engine has no price function: open it"
+        " with traffic=Traffic(price=…)', cached=False, resumed=0, cache=None, transport='http', continued=False)"
+    )
+    assert repr(AttemptRecord("one/m", 0.5, 1.5, "ok")) == (
+        "AttemptRecord(target='one/m', started=0.5, ended=1.5, outcome='ok', error=None, hedged=False, usage=None,"
+        " estimated=False)"
+    )
+
+
+def test_a_completion_repeats_its_error() -> None:
+    done, failed = ms.Completion(True), ms.Completion(False, error=busy(1500))
+    assert (done.error_category, done.error_message, done.retry_after_ms) == (None, None, -1)
+    assert (failed.error_category, failed.error_message, failed.retry_after_ms) == (
+        ms.ErrorCategory.SERVER, "busy", 1500
+    )  # fmt: skip
+
+
+def test_a_call_that_did_not_wait_has_an_empty_mapping() -> None:
+    assert (dict(NO_WAIT), len(NO_WAIT), list(NO_WAIT), repr(NO_WAIT)) == ({}, 0, [], "{}")
+    assert hash(NO_WAIT) == 0
+    assert NO_WAIT.get("quota") is None
+    with pytest.raises(KeyError, match="quota"):
+        NO_WAIT["quota"]
+
+
+def test_the_default_limits() -> None:
+    assert repr(ms.EngineLimits()) == (
+        "EngineLimits(max_choices=1024, max_blocks=16384, max_tool_calls=4096, pool=PoolLimits(max_connections=20000,"
+        " max_per_origin=20000, max_idle=20000, idle_expiry=15.0, drain_seconds=2.0, max_age=300.0),"
+        " max_event_bytes=33554432, max_response_bytes=268435456, max_error_bytes=65536, max_calls=1000000,"
+        " max_buffered_bytes=1073741824, retry_reserve=100.0)"
+    )
+
+
+# --- sizes of answers ---
+
+
+@pytest.mark.parametrize("limit", [200_000, 10])
+def test_the_size_of_an_answer_is_checked_every_64_kib(limit: int) -> None:
+    grown: list[int] = []
+    errors: list[str] = []
+    attempt: Any = SimpleNamespace(
+        prepared=SimpleNamespace(shared=SimpleNamespace(limits=ms.EngineLimits(max_response_bytes=limit))),
+        grown=grown.append,
+        give_up=lambda error: errors.append(error.message),
+    )
+    body = AnswerBody(attempt)
+    if limit == 10:
+        body.feed(b"x" * 10)
+        assert (body.bytes_left, grown, errors) == (0, [], [])
+    else:
+        body.feed(b"x" * 65_536)
+        assert (body.bytes_left, grown) == (0, [])
+        body.feed(b"x")
+        assert (body.bytes_left, grown) == (65_536, [65_537])
+        body.feed(b"x" * 70_000)
+        assert grown == [65_537, 70_000]
+        assert body.bytes_left == limit - 135_537  # the limit is nearer than the next 64 KiB
+        body.feed(b"x" * body.bytes_left)
+        assert (body.received, errors) == (limit, [])
+    body.feed(b"x")
+    assert errors == [f"the answer is larger than {limit} bytes (limits.max_response_bytes)"]

@@ -12,7 +12,13 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.traffic.routing.router import KeyRing, Sessions
+from manystream.engine.traffic.routing.router import (
+    KeyRing,
+    Sessions,
+)
+from manystream.engine.traffic.targets import is_keys_fault, is_targets_fault, moves_on
+from manystream.providers.limits.quota_report import Refusal
+from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.support.limited import Limited, openai_headers
 from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
 from tests.support.targets import Server, ask, failing, path, provider
@@ -278,3 +284,63 @@ async def test_a_call_goes_on_without_a_key_that_there_is_not(
             assert (completion.error.category, completion.error.retryable) == (ms.ErrorCategory.AUTH, False)
             assert completion.error.message == "the api_key function of 'one' raised OSError"
     assert all((each.running, each.waiting) == (0, 0) for each in left.limiters.values())
+
+
+# --- failures ---
+
+
+def failure(category: ErrorCategory, **members: object) -> ProviderError:
+    return ProviderError("no", category=category, **members)  # type: ignore[arg-type]
+
+
+MOVES = {
+    "auth": (True, True, True), "rate_limit": (False, True, False), "invalid_arg": (False, False, False),
+    "not_found": (True, True, False), "server": (True, True, False), "timeout": (True, True, False),
+    "content_filter": (False, False, False), "network": (True, True, False), "cancelled": (False, False, False),
+    "callback": (False, False, False), "budget": (False, False, False), "unknown": (False, False, False),
+}  # fmt: skip
+"""Category → whether it counts against the target, moves the call to another one, and is the key's."""
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_a_failure_says_of_its_target(name: str) -> None:
+    error = failure(ErrorCategory(name))
+    found = is_targets_fault(error), moves_on(error, Refusal.NONE, ()), is_keys_fault(error, Refusal.NONE)
+    assert found == MOVES[name]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "moves", "key"),
+    [("none", False, False), ("rate", False, False), ("overload", False, False), ("too_large", True, False),
+     ("spent", True, True)],
+)  # fmt: skip
+def test_where_a_call_goes_after_a_refusal(refusal: str, moves: bool, key: bool) -> None:
+    error = failure(ErrorCategory.UNKNOWN, http_status=402)
+    assert (moves_on(error, Refusal(refusal), ()), is_keys_fault(error, Refusal(refusal))) == (moves, key)
+
+
+@pytest.mark.parametrize(("status", "key"), [(400, False), (401, True), (402, False), (403, True), (404, False)])
+def test_a_status_that_refuses_a_key(status: int, key: bool) -> None:
+    assert is_keys_fault(failure(ErrorCategory.UNKNOWN, http_status=status), Refusal.NONE) is key
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "is_fault"),
+    [("total", 0, False), ("queue", 0, False), ("total", 504, True), ("first_byte", 0, True), ("idle", 0, True)],
+)
+def test_a_timeout_of_the_whole_call_is_not_the_targets(code: str, status: int, is_fault: bool) -> None:
+    error = failure(ErrorCategory.TIMEOUT, provider_code=code, http_status=status)
+    assert (is_targets_fault(error), moves_on(error, Refusal.NONE, ())) == (is_fault, is_fault)
+    assert is_targets_fault(failure(ErrorCategory.SERVER, provider_code="total"))
+
+
+def test_a_route_may_move_on_for_a_filter_and_a_long_prompt() -> None:
+    filtered = failure(ErrorCategory.CONTENT_FILTER)
+    long = failure(ErrorCategory.SERVER, context_overflow=True)
+    assert not is_targets_fault(long)
+    for added, moves in (
+        ((), [False, False]),
+        (["content_filter"], [True, False]),
+        (["context_overflow"], [False, True]),
+    ):
+        assert [moves_on(error, Refusal.TOO_LARGE, added) for error in (filtered, long)] == moves

@@ -1,5 +1,7 @@
 """Budgets and prices that are wrong, and what a budget must know of a call."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -9,7 +11,8 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.engine.traffic.budgets.amounts import Amounts
+from manystream.engine.traffic.budgets.amounts import Amounts, amount_of, limits_of
+from tests.engine.traffic.budgets.test_budgets_state import INF
 from tests.support.charged import Charged, ask, of, open_charged
 
 
@@ -119,3 +122,51 @@ async def test_a_price_that_fails_only_at_the_end_counts_as_reserved(autojump_cl
 async def test_wrong_options(options: dict[str, object], words: str) -> None:
     with pytest.raises(ms.InvalidRequestError, match=words):
         ms.Traffic(**options)  # type: ignore[arg-type]
+
+
+# --- amounts ---
+
+
+@pytest.mark.parametrize(
+    ("value", "amount"),
+    [
+        (0, 0.0), (0.0, 0.0), (3, 3.0), (Decimal("0.5"), 0.5), (INF, INF), (-1e-9, None), (True, None), (False, None),
+        ("1", None), (None, None), (10**400, None), (math.nan, None), (Decimal("sNaN"), None), (Decimal("NaN"), None),
+    ],
+)  # fmt: skip
+def test_what_is_an_amount(value: object, amount: float | None) -> None:
+    found = amount_of(value)
+    assert found == amount
+    assert found is None or type(found) is float
+
+
+WRONG: list[tuple[dict[str, object], str]] = [
+    ({}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
+    ({"every": 5}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
+    ({"usd": 0}, "budget.usd: must be a number above 0, not 0"),
+    ({"calls": INF}, "budget.calls: must be a number above 0, not inf"),
+    ({"calls": 1, "every": 0}, "budget.every: must be a number above 0, not 0"),
+    ({"calls": 1, "every": math.cos}, "budget.every: must be a number above 0, not builtin_function_or_method"),
+    ({"calls": 1, "per": "key"}, "budget.per: must be 'engine' or 'tenant', not 'key'"),
+    ({"calls": 1, "per": ["tenant"]}, "budget.per: must be 'engine' or 'tenant', not list"),
+    ({"calls": 10**400}, "budget.calls: must be a number above 0, not a larger int"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), WRONG)
+def test_a_wrong_budget_is_an_error_in_words(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
+        ms.Budget(**options)  # type: ignore[arg-type]
+    assert str(caught.value) == words
+
+
+def test_the_limits_of_a_tenant() -> None:
+    budget = ms.Budget(usd=lambda tenant: Decimal("0.5"), calls=3, per="tenant")  # type: ignore[arg-type, return-value]
+    assert limits_of(budget, "a") == (0.5, INF, INF, 3)
+    for function, words in (
+        (lambda tenant: 1 / 0, "budget.usd: the function raised ZeroDivisionError for tenant 'a'"),
+        (lambda tenant: "5", "budget.usd: the function must return a number of at least 0, not '5' (tenant 'a')"),
+    ):
+        with pytest.raises(ms.InvalidRequestError) as caught:
+            limits_of(ms.Budget(usd=function), "a")  # type: ignore[arg-type]
+        assert str(caught.value) == words

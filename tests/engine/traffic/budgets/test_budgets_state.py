@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.engine.traffic.budgets.amounts import amount_of, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
-from manystream.engine.traffic.budgets.leases import LeasedBudget
-from manystream.engine.traffic.budgets.price import ask_price
 from manystream.engine.traffic.queue.fair_queue import PermitState
-from manystream.ray.amount_leases import Gift, WorkerAmount, units
 from manystream.statistics import BudgetStatistics
 
 
@@ -225,6 +220,8 @@ def test_a_budget_is_never_exceeded_whatever_the_order_of_ends(limit: int, steps
 
 
 ACTIONS = ["start", "start", "end", "cancel", "leave", "window"]
+
+
 STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 300), st.integers(0, 100)), max_size=80)
 
 
@@ -324,97 +321,6 @@ def claimed(budgets: BudgetsState, amounts: ms.Amounts, now: float = 0, *, tenan
     claim = Claim(amounts, tenant=tenant)
     budgets.wait(claim, lacking(budgets.reserve(tenant, amounts, now)))
     return claim
-
-
-# --- amounts ---
-
-
-@pytest.mark.parametrize(
-    ("value", "amount"),
-    [
-        (0, 0.0), (0.0, 0.0), (3, 3.0), (Decimal("0.5"), 0.5), (INF, INF), (-1e-9, None), (True, None), (False, None),
-        ("1", None), (None, None), (10**400, None), (math.nan, None), (Decimal("sNaN"), None), (Decimal("NaN"), None),
-    ],
-)  # fmt: skip
-def test_what_is_an_amount(value: object, amount: float | None) -> None:
-    found = amount_of(value)
-    assert found == amount
-    assert found is None or type(found) is float
-
-
-WRONG: list[tuple[dict[str, object], str]] = [
-    ({}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
-    ({"every": 5}, "budget: must limit at least one of usd, input_tokens, output_tokens, calls"),
-    ({"usd": 0}, "budget.usd: must be a number above 0, not 0"),
-    ({"calls": INF}, "budget.calls: must be a number above 0, not inf"),
-    ({"calls": 1, "every": 0}, "budget.every: must be a number above 0, not 0"),
-    ({"calls": 1, "every": math.cos}, "budget.every: must be a number above 0, not builtin_function_or_method"),
-    ({"calls": 1, "per": "key"}, "budget.per: must be 'engine' or 'tenant', not 'key'"),
-    ({"calls": 1, "per": ["tenant"]}, "budget.per: must be 'engine' or 'tenant', not list"),
-    ({"calls": 10**400}, "budget.calls: must be a number above 0, not a larger int"),
-]
-
-
-@pytest.mark.parametrize(("options", "words"), WRONG)
-def test_a_wrong_budget_is_an_error_in_words(options: dict[str, object], words: str) -> None:
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        ms.Budget(**options)  # type: ignore[arg-type]
-    assert str(caught.value) == words
-
-
-def test_the_limits_of_a_tenant() -> None:
-    budget = ms.Budget(usd=lambda tenant: Decimal("0.5"), calls=3, per="tenant")  # type: ignore[arg-type, return-value]
-    assert limits_of(budget, "a") == (0.5, INF, INF, 3)
-    for function, words in (
-        (lambda tenant: 1 / 0, "budget.usd: the function raised ZeroDivisionError for tenant 'a'"),
-        (lambda tenant: "5", "budget.usd: the function must return a number of at least 0, not '5' (tenant 'a')"),
-    ):
-        with pytest.raises(ms.InvalidRequestError) as caught:
-            limits_of(ms.Budget(usd=function), "a")  # type: ignore[arg-type]
-        assert str(caught.value) == words
-
-
-# --- the price of a call ---
-
-
-class NoPrice(ms.ManystreamError):
-    """An error of the library, whose words are shown."""
-
-
-def raises(error: Exception) -> Callable[..., float]:
-    def price(*_: object) -> float:
-        raise error
-
-    return price
-
-
-@pytest.mark.parametrize(
-    ("price", "words"),
-    [
-        (raises(KeyError("secret")), "traffic.price: raised KeyError for p/m"),
-        (raises(NoPrice("no table")), "traffic.price: raised NoPrice for p/m: no table"),
-        (lambda *_: -1, "traffic.price: must return a number of US dollars, at least 0, or None, not -1 (for p/m)"),
-        (lambda *_: INF, "traffic.price: must return a number of US dollars, at least 0, or None, not inf (for p/m)"),
-    ],
-)
-def test_a_price_that_is_none_is_an_error_in_words(price: Callable[..., float], words: str) -> None:
-    provider = ms.OpenAIChat("secret", "http://127.0.0.1:9/v1", name="p")
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        ask_price(price, provider, "m", ms.Usage())
-    assert str(caught.value) == words
-
-
-def test_a_price_is_a_float_or_not_known() -> None:
-    provider, seen = ms.OpenAIChat("secret", "http://127.0.0.1:9/v1", name="p"), list[object]()
-
-    def price(*given: object) -> Decimal:
-        seen.extend(given)
-        return Decimal("0.25")
-
-    assert ask_price(price, provider, "m", ms.Usage(input_tokens=3)) == 0.25  # type: ignore[arg-type]
-    assert seen == [provider, "m", ms.Usage(input_tokens=3)]
-    assert ask_price(lambda *_: None, provider, "m", ms.Usage()) is None
-    assert ask_price(lambda *_: 0, provider, "m", ms.Usage()) == 0
 
 
 # --- reservations ---
@@ -613,45 +519,3 @@ def test_many_accounts_in_use_are_looked_through_seldom() -> None:
     assert len(budgets.accounts()) == 2000
     budgets.ask("one more", ms.Amounts(), 0)
     assert len(budgets.accounts()) == 1001
-
-
-# --- leases ---
-
-
-def test_dollars_are_whole_nano_dollars() -> None:
-    assert [units(dollars) for dollars in (0, 1, 0.1 + 0.2, 1.4e-9, 1.6e-9)] == [0, 10**9, 3 * 10**8, 1, 2]
-
-
-def test_a_leased_budget_holds_what_its_lease_allows() -> None:
-    lease = WorkerAmount("a")
-    budget = LeasedBudget.of(lease)
-    budgets = BudgetsState((ms.Budget(calls=9), budget))
-    lease.receive(Gift("a", 10**9, 2 * 10**9))
-    holding = held(budgets.reserve("a", ms.Amounts(usd=0.75, calls=1), 0))
-    assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
-    held(budgets.reserve("a", ms.Amounts(calls=1), 0))  # it costs nothing
-    lacking(budgets.reserve(None, ms.Amounts(usd=0.5), 0))
-    found = refused(budgets.reserve(None, ms.Amounts(usd=2.5), 0))
-    assert (found.member, found.limit, found.needed) == ("usd", 2, 2.5)
-    claim = claimed(budgets, ms.Amounts(usd=0.5, calls=1))
-    assert budgets.next(0) is None
-    assert (lease.needed, lease.wanted) == (500_000_000, 500_000_000)
-    claimed(budgets, ms.Amounts(usd=0.25))
-    assert budgets.next(0) is None
-    assert (lease.needed, lease.wanted) == (500_000_000, 1_000_000_000)
-    budgets.settle(holding, ms.Amounts(usd=0.5, calls=1), 0)
-    assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)
-    found_next = budgets.next(0)
-    assert (found_next[0], lease.taken, lease.needed) == (claim, 1_000_000_000, 0)
-    assert (budgets.next(0), lease.needed, lease.wanted) == (None, 250_000_000, 250_000_000)
-
-
-def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
-    lease, other, changes = WorkerAmount("a"), WorkerAmount("a"), list[bool]()
-    leased = (LeasedBudget.of(lease), LeasedBudget.of(other))
-    budgets = BudgetsState(leased, on_change=lambda: changes.append(budgets.has_changed))
-    claimed(budgets, ms.Amounts(usd=1))
-    assert not budgets.next(0)
-    other.receive(Gift("a", 10**9, 10**9))
-    lease.receive(Gift("a", 3 * 10**9, 3 * 10**9))
-    assert (changes, budgets.accounts()[0].limits.usd) == ([False, True], 3)

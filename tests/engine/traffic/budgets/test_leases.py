@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from manystream.engine.traffic.budgets.amounts import Amounts
+import manystream as ms
+from manystream.engine.traffic.budgets.amounts import Amounts, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
-from manystream.ray.amount_leases import Gift, WorkerAmount
+from manystream.ray.amount_leases import Gift, WorkerAmount, units
+from tests.engine.traffic.budgets.test_budgets_state import claimed, held, lacking, refused
 
 
 class Place:
@@ -65,3 +67,45 @@ def test_a_call_that_leaves_needs_nothing_more() -> None:
     claim = place.claim(0.5)
     place.budgets.leave(claim)
     assert (place.lease.needed, place.lease.wanted) == (0, 0)
+
+
+# --- leases ---
+
+
+def test_dollars_are_whole_nano_dollars() -> None:
+    assert [units(dollars) for dollars in (0, 1, 0.1 + 0.2, 1.4e-9, 1.6e-9)] == [0, 10**9, 3 * 10**8, 1, 2]
+
+
+def test_a_leased_budget_holds_what_its_lease_allows() -> None:
+    lease = WorkerAmount("a")
+    budget = LeasedBudget.of(lease)
+    budgets = BudgetsState((ms.Budget(calls=9), budget))
+    lease.receive(Gift("a", 10**9, 2 * 10**9))
+    holding = held(budgets.reserve("a", ms.Amounts(usd=0.75, calls=1), 0))
+    assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
+    held(budgets.reserve("a", ms.Amounts(calls=1), 0))  # it costs nothing
+    lacking(budgets.reserve(None, ms.Amounts(usd=0.5), 0))
+    found = refused(budgets.reserve(None, ms.Amounts(usd=2.5), 0))
+    assert (found.member, found.limit, found.needed) == ("usd", 2, 2.5)
+    claim = claimed(budgets, ms.Amounts(usd=0.5, calls=1))
+    assert budgets.next(0) is None
+    assert (lease.needed, lease.wanted) == (500_000_000, 500_000_000)
+    claimed(budgets, ms.Amounts(usd=0.25))
+    assert budgets.next(0) is None
+    assert (lease.needed, lease.wanted) == (500_000_000, 1_000_000_000)
+    budgets.settle(holding, ms.Amounts(usd=0.5, calls=1), 0)
+    assert (lease.taken, lease.spent) == (500_000_000, 500_000_000)
+    found_next = budgets.next(0)
+    assert (found_next[0], lease.taken, lease.needed) == (claim, 1_000_000_000, 0)
+    assert (budgets.next(0), lease.needed, lease.wanted) == (None, 250_000_000, 250_000_000)
+
+
+def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
+    lease, other, changes = WorkerAmount("a"), WorkerAmount("a"), list[bool]()
+    leased = (LeasedBudget.of(lease), LeasedBudget.of(other))
+    budgets = BudgetsState(leased, on_change=lambda: changes.append(budgets.has_changed))
+    claimed(budgets, ms.Amounts(usd=1))
+    assert not budgets.next(0)
+    other.receive(Gift("a", 10**9, 10**9))
+    lease.receive(Gift("a", 3 * 10**9, 3 * 10**9))
+    assert (changes, budgets.accounts()[0].limits.usd) == ([False, True], 3)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 
-from manystream.engine.traffic.limits.concurrency import Concurrency
+import pytest
+import trio
+from trio.testing import MockClock
+
+import manystream as ms
+from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.server_load import ServerLoad
+from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
 
 
 def start(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
@@ -155,3 +161,294 @@ def test_after_a_refusal_it_does_not_double() -> None:
     concurrency.refuse(next(iter(concurrency._calls)), None, 1)
     limit = concurrency.limit
     assert say(concurrency, (31, 0), (31, 0), (31, 0))[-1] <= limit + 1
+
+
+INF = math.inf
+
+
+# --- running calls ---
+
+
+def test_the_shortest_time_is_kept_for_each_half_octave() -> None:
+    least = LeastTimes()
+    assert [least.measure(size, time, 0) for size, time in ((100, 2.0), (100, 3.0), (100, 1.0))] == [2, 2, 1]
+    assert least.measure(128, 5.0, 0) == 5, "a longer prompt is in the next half octave"
+    assert least.measure(90.6, 4.0, 0) == 1  # 2 × log2(90.6) = 13.003, as for 100
+    assert least.measure(90.5, 0.5, 0) == 0.5  # 12.9998
+    assert least.measure(100, 4.0, 0) == 1, "a shorter prompt says nothing about a longer one"
+
+
+def test_sizes_below_one_and_above_all_are_measured() -> None:
+    least = LeastTimes()
+    assert (least.measure(0, 3.0, 0), least.measure(1.4, 2.0, 0), least.measure(0.5, 9.0, 0)) == (3, 2, 2)
+    assert (least.measure(2.0**40, 7.0, 0), least.measure(2.0**31.5, 8.0, 0)) == (7, 7)
+    assert (least.measure(2.0**31.5, 5.0, 0), least.measure(2.0**40, 9.0, 0)) == (5, 5)
+
+
+def test_prompts_of_one_half_octave_share_a_shortest_time() -> None:
+    least = LeastTimes()
+    assert (least.measure(91, 1.0, 0), least.measure(127, 5.0, 0)) == (1, 1)
+    assert (least.measure(2.0**31, 5.0, 0), least.measure(2.0**31.5, 9.0, 0)) == (5, 9)
+
+
+def test_a_shortest_time_is_replaced_after_ten_minutes() -> None:
+    least = LeastTimes()
+    assert least.measure(100, 1.0, 0) == 1
+    assert least.measure(100, 2.0, 600) == 1
+    assert least.measure(100, 3.0, 600.5) == 3
+    assert least.measure(4, 9.0, 1200.5) == 3
+    assert least.measure(4, 9.0, 1200.6) == 9, "that of the longer prompt is too old"
+
+
+def test_a_time_of_nothing_is_a_microsecond() -> None:
+    assert LeastTimes().measure(1, 0.0, 0) == 1e-6
+
+
+def running(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
+    tickets = [Permit(100, 10) for _ in range(count)]
+    for ticket in tickets:
+        concurrency.start(ticket, now)
+    return tickets
+
+
+def end(concurrency: Concurrency, tickets: list[Permit], now: float, first: float = 0.0) -> None:
+    for ticket in tickets:
+        if first:
+            concurrency.first_token(ticket, first)
+    for ticket in tickets:
+        concurrency.end(ticket, now)
+
+
+def test_the_limit_before_anything_is_learned() -> None:
+    found = [
+        (each.at_most, each.limit, each.hold_until, each.running, each.ready_at(7))
+        for each in (Concurrency(), Concurrency(at_most=3), Concurrency(at_most=20))
+    ]
+    assert found == [
+        (INF, 8, -INF, 0, 7),
+        (3, 3, -INF, 0, 7),
+        (20, 8, -INF, 0, 7),
+    ]
+
+
+def test_quick_first_tokens_raise_the_limit_while_it_is_in_use() -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 7, 0)
+    concurrency.first_token(tickets[0], 1)  # 7 of 8 are more than 0.8
+    assert concurrency.limit == 9
+    concurrency.first_token(tickets[0], 1)
+    assert concurrency.limit == 9, "the second token says nothing"
+    concurrency.first_token(tickets[1], 1)
+    assert concurrency.limit == 10, "7 of 9 are less, but it was in use when the call was sent"
+    concurrency.first_token(Permit(1, 1), 1)
+    assert concurrency.limit == 10
+    running(concurrency, 1, 1)
+    concurrency.first_token(tickets[0], 1)
+    assert concurrency.limit == 10, "the second token says nothing"
+
+
+@pytest.mark.parametrize(("late", "limit"), [(3.0, 9), (3.1, 8)])
+def test_a_first_token_at_three_times_the_shortest_is_not_late(late: float, limit: int) -> None:
+    concurrency = Concurrency()
+    (quick,) = running(concurrency, 1, 0)
+    concurrency.first_token(quick, 1)
+    tickets = running(concurrency, 6, 10)
+    concurrency.first_token(tickets[0], 10 + late)
+    assert concurrency.limit == limit
+
+
+def after_a_cut(limit: int, now: float = 1.0) -> Concurrency:
+    """A limit that was cut at a time by a refusal. No call runs."""
+    concurrency = Concurrency()
+    tickets = running(concurrency, limit + 1, 0)
+    concurrency.refuse(tickets[0], 0, now)
+    for ticket in tickets[1:]:
+        concurrency.leave(ticket)
+    assert (concurrency.limit, concurrency.running, concurrency.hold_until) == (limit, 0, now + 0.1)
+    return concurrency
+
+
+def test_a_round_is_as_many_calls_as_the_limit_and_at_least_four() -> None:
+    for limit, calls in ((2, 4), (3, 4), (4, 4), (6, 6)):
+        concurrency = after_a_cut(limit)
+        tickets = running(concurrency, calls + 10, 2)
+        for ticket in tickets:
+            concurrency.first_token(ticket, 3)
+        end(concurrency, tickets[: calls - 1], 4)
+        assert concurrency.limit == limit
+        end(concurrency, tickets[calls - 1 : calls], 4)
+        assert concurrency.limit == limit + 1
+
+
+def test_a_good_round_of_many_calls_adds_a_twentieth() -> None:
+    concurrency = after_a_cut(40)
+    tickets = running(concurrency, 80, 2)
+    end(concurrency, tickets[:40], 4, first=3)
+    assert concurrency.limit == 42
+    capped = Concurrency(at_most=9)
+    capped.limit = 9
+    end(capped, running(capped, 20, 0)[:9], 4)
+    assert capped.limit == 9
+
+
+def test_a_good_round_that_does_not_use_the_limit_adds_nothing() -> None:
+    concurrency = after_a_cut(6)
+    for _ in range(6):
+        end(concurrency, running(concurrency, 4, 2)[:1], 4, first=3)
+        for ticket in list(concurrency._calls):
+            concurrency.leave(ticket)
+    assert concurrency.limit == 6
+
+
+def test_a_call_sent_before_the_cut_belongs_to_no_round() -> None:
+    concurrency = after_a_cut(4, now=2)
+    tickets = running(concurrency, 9, 2)
+    end(concurrency, tickets[:8], 5)
+    assert (concurrency.limit, concurrency.running) == (4, 1)
+    concurrency.refuse(tickets[8], 3, 6)
+    assert (concurrency.limit, concurrency.hold_until) == (4, 9)
+
+
+def test_a_round_that_waits_inside_cuts_by_the_calls_that_wait() -> None:
+    concurrency = Concurrency()
+    (quick,) = running(concurrency, 1, 0)
+    concurrency.first_token(quick, 1)
+    concurrency.leave(quick)
+    concurrency.limit = 20
+    tickets = running(concurrency, 20, 10)
+    end(concurrency, tickets, 30, first=16)
+    # The first token took 6 s instead of 1 s. 5 of 20 s are a quarter of the 20 calls.
+    assert concurrency.limit == 15
+    tickets = running(concurrency, 15, 40)
+    end(concurrency, tickets[:15], 141, first=44)
+    assert concurrency.limit == 14, "at least one less"
+
+
+@pytest.mark.parametrize(("time", "limit"), [(5.0, 6.4), (3.1, 7), (3.0, 8)])
+def test_a_round_is_slow_above_three_times_the_shortest_time(time: float, limit: float) -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 10)
+    for ticket in tickets:
+        concurrency._judge(concurrency._calls[ticket], time, 1.0, in_use=False)
+    for ticket in tickets:
+        concurrency.end(ticket, 30)
+    # The excess over the shortest time, 1 s, is waiting: 4 of 20 s are 1.6 of 8 calls. At least one is cut.
+    assert concurrency.limit == pytest.approx(limit)
+
+
+def test_a_short_wait_inside_the_server_counts_in_proportion() -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 10)
+    for ticket in tickets:
+        concurrency._judge(concurrency._calls[ticket], 0.5, 0.1, in_use=False)
+        concurrency.end(ticket, 11)
+    assert concurrency.limit == pytest.approx(8 - 8 * 0.4)
+
+
+def test_a_cut_begins_a_new_round() -> None:
+    concurrency = Concurrency()
+    tickets = running(concurrency, 8, 0)
+    end(concurrency, tickets[:3], 1)
+    concurrency.refuse(tickets[3], 0, 2)
+    assert concurrency.limit == 4
+    later = running(concurrency, 20, 3)
+    end(concurrency, later[:3], 4)
+    assert concurrency.limit == 4
+    end(concurrency, later[3:4], 4)
+    assert concurrency.limit == 5
+
+
+def test_the_limit_is_never_below_one() -> None:
+    concurrency = Concurrency()
+    (only,) = running(concurrency, 1, 0)
+    concurrency.refuse(only, None, 1)
+    assert (concurrency.limit, concurrency.running) == (1, 0)
+    concurrency.refuse(only, 0.25, 2)
+    assert (concurrency.limit, concurrency.hold_until) == (1, 2.25), "a call that is not known holds, and cuts nothing"
+    concurrency.refuse(only, 0.0, 2.1)
+    assert concurrency.hold_until == 2.25
+
+
+def test_an_unstreamed_answer_is_judged_by_time_per_token() -> None:
+    concurrency = Concurrency()
+    first = running(concurrency, 1, 0)[0]
+    concurrency.end(first, 10, 10)  # one second for a token
+    tickets = running(concurrency, 7, 20)
+    for ticket in tickets[:6]:
+        concurrency.end(ticket, 60, 10)  # 40 s instead of 10 s
+    assert concurrency.limit == 8
+    concurrency.end(tickets[6], 60, 10)
+    # Of the 8 calls, the mean is 36.25 s. 30 s of them are spent waiting: 6.62 calls.
+    assert concurrency.limit == pytest.approx(8 - 8 * 30 / 36.25)
+
+
+def test_a_streamed_answer_is_judged_by_its_first_token_only() -> None:
+    concurrency = Concurrency()
+    for now in (0, 100):
+        tickets = running(concurrency, 8, now)
+        for ticket in tickets:
+            concurrency.first_token(ticket, now + 1)
+        limit = concurrency.limit
+        for ticket in tickets:
+            concurrency.end(ticket, now + 10 + now, 10)
+        assert concurrency.limit == limit
+
+
+class Slots:
+    """A server that runs a fixed number of calls at a time, and refuses further ones."""
+
+    def __init__(self, slots: int, status: str) -> None:
+        self.slots, self.status = slots, status
+        self.running = self.most = self.refused = 0
+
+    async def serve(self, line: Line) -> None:
+        while await line.request():
+            if self.running >= self.slots:
+                self.refused += 1
+                await line.send(answer(error_body("busy"), status=self.status))
+                continue
+            self.running += 1
+            self.most = max(self.most, self.running)
+            try:
+                first, *rest = chat_stream("fine", "ly")
+                await trio.sleep(0.2)
+                await line.send(STREAM_HEAD + chunked(first, end=False).decode())
+                await trio.sleep(1)
+                await line.send(chunked(*rest))
+            finally:
+                self.running -= 1
+
+
+@pytest.mark.parametrize(("profile", "status"), [("vllm", "503 Service Unavailable"), ("deepseek", "429 Slots")])
+async def test_refusals_teach_how_many_may_run(autojump_clock: MockClock, profile: str, status: str) -> None:
+    server = Slots(5, status)
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="here", profile=profile)
+        no_retry = ms.Retry(max_attempts=1)
+        async with ms.open_engine([provider], traffic=ms.Traffic(), retry=no_retry) as engine:
+            started = trio.current_time()
+            calls = [engine.start_stream(ms.Request("here/m", [ms.Message.user("a")])) for _ in range(100)]
+            completions = [await call.wait() for call in calls]
+            seconds = trio.current_time() - started
+            (scope,) = engine.statistics().traffic.limiters.values()
+    assert all(completion.success for completion in completions)
+    assert server.most == 5
+    assert server.refused < 40
+    assert seconds < 1.2 * 100 / 5 * 2
+    assert scope.concurrent is not None
+    assert (scope.running, scope.waiting) == (0, 0)
+    assert any(completion.timings.waited.get("slot", 0) > 1 for completion in completions)
+
+
+async def test_models_of_one_server_share_its_slots(autojump_clock: MockClock) -> None:
+    server = Slots(5, "503 Service Unavailable")
+    async with open_peer(server.serve) as peer:
+        provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
+        async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
+            calls = [
+                engine.start_stream(ms.Request(f"here/{model}", [ms.Message.user("a")]))
+                for _ in range(10)
+                for model in ("m", "m-lora")
+            ]
+            assert all([(await call.wait()).success for call in calls])
+            assert list(engine.statistics().traffic.limiters) == ["here/*"]

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Collection
+from itertools import repeat
+from typing import Any, cast
 
 import pytest
 
-from manystream.engine.traffic.limits.host import Breaker
+import manystream as ms
+from manystream.engine.traffic.limits.host import Breaker, Host
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
 from manystream.engine.traffic.options import TrafficStatistics
 from manystream.engine.traffic.routing.options import Balance, Hedge, RouteStatistics, TargetStatistics
-from manystream.engine.traffic.routing.router import MOST_SESSIONS, Choice, HedgeState, RouteState, TargetRecord
-from manystream.engine.traffic.targets import is_keys_fault, is_targets_fault, moves_on
+from manystream.engine.traffic.routing.router import (
+    MOST_SESSIONS,
+    Choice,
+    HedgeState,
+    KeyRing,
+    Router,
+    RouteState,
+    RouteTarget,
+    Sessions,
+    TargetRecord,
+)
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.limits.quota_report import Refusal
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+from manystream.providers.model.options import Priority
+from tests.engine.unit_runtime import Call, UnitRuntime
 
 ALL = (0, 1, 2)
 
@@ -197,130 +210,6 @@ def a_breaker(failures: int, broken: int = 0, good: int = 0, now: float = 10) ->
             breaker.fail(number, now, broke=place >= good + failures)
         breaker.end(number)
     return breaker
-
-
-def test_a_new_breaker_lets_calls_through() -> None:
-    breaker = Breaker()
-    breaker.end(breaker.begin(1))
-    assert (breaker.state(1), breaker.is_tripped, breaker.next_time(1)) == ("closed", False, 1)
-
-
-@pytest.mark.parametrize(
-    ("good", "failures", "broken", "state"),
-    [
-        (0, 4, 0, "closed"), (0, 5, 0, "open"), (0, 0, 4, "closed"), (0, 0, 5, "open"), (0, 2, 3, "open"),
-        (4, 5, 0, "open"), (5, 5, 0, "closed"), (5, 6, 0, "open"), (100, 10, 0, "closed"), (100, 11, 0, "open"),
-    ],
-)  # fmt: skip
-def test_a_breaker_opens_at_five_failures_of_most_calls(good: int, failures: int, broken: int, state: str) -> None:
-    breaker = a_breaker(failures, broken, good)
-    assert (breaker.state(10), breaker.is_tripped) == (state, state == "open")
-    assert breaker.next_time(10) == (12 if state == "open" else 10)
-
-
-def test_failures_count_in_the_order_of_sending() -> None:
-    """Of 200 calls at once, eight fail at once; the others answer later."""
-    breaker = Breaker()
-    numbers = [breaker.begin(0) for _ in range(200)]
-    for number in numbers[::25]:
-        breaker.fail(number, 0.01)
-    assert breaker.state(1) == "closed"
-    for number in numbers[-10:]:
-        breaker.fail(number, 0.02)
-    assert breaker.state(1) == "closed"
-    breaker.fail(numbers[-11], 0.03)
-    assert breaker.state(1) == "open"
-
-
-def test_calls_after_the_latest_outcome_are_not_looked_at() -> None:
-    """To a target that hangs, fifty calls a second are under way, each until its timeout of two seconds."""
-    breaker = Breaker()
-    numbers = [breaker.begin(number / 50) for number in range(200)]
-    for place, number in enumerate(numbers[:5]):
-        assert breaker.state(2 + place / 50) == "closed"
-        breaker.fail(number, 2 + place / 50)
-    assert breaker.state(2.1) == "open"
-
-
-def test_failures_before_many_answers_are_forgotten() -> None:
-    """A target hung for a while. When the timeouts of these calls end, it has long been answering others."""
-    breaker = Breaker()
-    hanging, answered = [breaker.begin(0) for _ in range(50)], [breaker.begin(1) for _ in range(20)]
-    for number in answered:
-        breaker.succeed(number)
-    for number in hanging:
-        breaker.fail(number, 2)
-    assert (breaker.state(2), breaker.counts) == ("closed", (0, 20))
-
-
-def test_a_breaker_opens_for_two_seconds_and_then_probes() -> None:
-    breaker = a_breaker(5)
-    assert [breaker.state(now) for now in (10, 11.9, 12, 99)] == ["open", "open", "probing", "probing"]
-    assert [breaker.next_time(now) for now in (10, 11.9, 12, 99)] == [12, 12, 12, 99]
-    breaker.begin(13)
-    assert (breaker.state(20), breaker.next_time(20)) == ("open", INF)
-
-
-def test_an_earlier_call_says_nothing_while_a_breaker_is_open() -> None:
-    breaker = Breaker()
-    earlier = [breaker.begin(9) for _ in range(3)]
-    for _ in range(5):
-        breaker.fail(breaker.begin(10), 10)
-    breaker.fail(earlier[0], 11.5)
-    breaker.succeed(earlier[1])
-    assert breaker.next_time(11.5) == 12
-    probe = breaker.begin(12)
-    breaker.fail(earlier[1], 12.5)
-    breaker.end(earlier[1])
-    breaker.complete(earlier[2])
-    assert (breaker.state(14.4), breaker.next_time(14.4)) == ("open", INF), "the probing call runs on"
-    breaker.fail(probe, 13)
-    breaker.end(probe)
-    assert (breaker.state(14.9), breaker.next_time(14.9), breaker.state(15)) == ("open", 15, "probing")
-
-
-def test_a_probe_without_an_outcome_is_followed_by_another() -> None:
-    breaker = a_breaker(5)
-    probe = breaker.begin(12)
-    breaker.end(probe - 1)
-    assert breaker.state(30) == "open"
-    breaker.end(probe)
-    assert breaker.state(30) == "probing"
-
-
-def test_a_first_event_closes_and_later_failures_count_from_zero() -> None:
-    breaker = a_breaker(5)
-    probe = breaker.begin(12)
-    breaker.succeed(probe)
-    assert (breaker.state(12), breaker.next_time(12), breaker.counts) == ("closed", 12, (0, 1))
-    for _ in range(4):
-        breaker.fail(breaker.begin(13), 13)
-    assert breaker.state(13) == "closed"
-    breaker.fail(breaker.begin(13), 13.5)
-    assert (breaker.state(13.5), breaker.next_time(13.5)) == ("open", 15.5)
-
-
-def test_a_first_event_does_not_forgive_broken_streams() -> None:
-    breaker = a_breaker(0, 5)
-    probe = breaker.begin(12)
-    breaker.succeed(probe)
-    assert breaker.next_time(12) == INF
-    breaker.fail(probe, 13, broke=True)
-    assert breaker.next_time(13) == 15
-    breaker.complete(breaker.begin(15))
-    assert (breaker.state(15), breaker.is_tripped) == ("closed", False)
-    for _ in range(4):
-        breaker.fail(breaker.begin(16), 16, broke=True)
-    assert not breaker.is_tripped
-
-
-def test_a_call_through_an_open_breaker_may_close_it() -> None:
-    """A route ignores breakers while most of its targets are open."""
-    breaker = a_breaker(5)
-    breaker.fail(breaker.begin(11), 11.5)
-    assert breaker.next_time(11.5) == 12
-    breaker.succeed(breaker.begin(11.6))
-    assert breaker.state(11.7) == "closed"
 
 
 # --- scores ---
@@ -562,68 +451,320 @@ def test_a_probing_call_without_an_outcome_lets_the_next_one_go() -> None:
     assert choose(state, 13, (0,)) == Choice(0, (0,))
 
 
-# --- failures ---
-
-
-def failure(category: ErrorCategory, **members: object) -> ProviderError:
-    return ProviderError("no", category=category, **members)  # type: ignore[arg-type]
-
-
-MOVES = {
-    "auth": (True, True, True), "rate_limit": (False, True, False), "invalid_arg": (False, False, False),
-    "not_found": (True, True, False), "server": (True, True, False), "timeout": (True, True, False),
-    "content_filter": (False, False, False), "network": (True, True, False), "cancelled": (False, False, False),
-    "callback": (False, False, False), "budget": (False, False, False), "unknown": (False, False, False),
-}  # fmt: skip
-"""Category → whether it counts against the target, moves the call to another one, and is the key's."""
-
-
-@pytest.mark.parametrize("name", MOVES)
-def test_what_a_failure_says_of_its_target(name: str) -> None:
-    error = failure(ErrorCategory(name))
-    found = is_targets_fault(error), moves_on(error, Refusal.NONE, ()), is_keys_fault(error, Refusal.NONE)
-    assert found == MOVES[name]
-
-
-@pytest.mark.parametrize(
-    ("refusal", "moves", "key"),
-    [("none", False, False), ("rate", False, False), ("overload", False, False), ("too_large", True, False),
-     ("spent", True, True)],
-)  # fmt: skip
-def test_where_a_call_goes_after_a_refusal(refusal: str, moves: bool, key: bool) -> None:
-    error = failure(ErrorCategory.UNKNOWN, http_status=402)
-    assert (moves_on(error, Refusal(refusal), ()), is_keys_fault(error, Refusal(refusal))) == (moves, key)
-
-
-@pytest.mark.parametrize(("status", "key"), [(400, False), (401, True), (402, False), (403, True), (404, False)])
-def test_a_status_that_refuses_a_key(status: int, key: bool) -> None:
-    assert is_keys_fault(failure(ErrorCategory.UNKNOWN, http_status=status), Refusal.NONE) is key
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "is_fault"),
-    [("total", 0, False), ("queue", 0, False), ("total", 504, True), ("first_byte", 0, True), ("idle", 0, True)],
-)
-def test_a_timeout_of_the_whole_call_is_not_the_targets(code: str, status: int, is_fault: bool) -> None:
-    error = failure(ErrorCategory.TIMEOUT, provider_code=code, http_status=status)
-    assert (is_targets_fault(error), moves_on(error, Refusal.NONE, ())) == (is_fault, is_fault)
-    assert is_targets_fault(failure(ErrorCategory.SERVER, provider_code="total"))
-
-
-def test_a_route_may_move_on_for_a_filter_and_a_long_prompt() -> None:
-    filtered = failure(ErrorCategory.CONTENT_FILTER)
-    long = failure(ErrorCategory.SERVER, context_overflow=True)
-    assert not is_targets_fault(long)
-    for added, moves in (
-        ((), [False, False]),
-        (["content_filter"], [True, False]),
-        (["context_overflow"], [False, True]),
-    ):
-        assert [moves_on(error, Refusal.TOO_LARGE, added) for error in (filtered, long)] == moves
-
-
 def test_the_figures_are_zero_before_any_call() -> None:
     assert LimiterStatistics() == LimiterStatistics(0, 0, 0, 0, {}, {}, 0, 0, 0.0, 0.0, None)
     assert TargetStatistics("p/m") == TargetStatistics("p/m", 0, 0, "closed", None, None, 0.0)
     assert RouteStatistics() == RouteStatistics((), 0, 0)
     assert TrafficStatistics() == TrafficStatistics({}, {}, ())
+
+
+# --- second attempts ---
+
+
+def test_the_options_of_a_second_attempt() -> None:
+    assert Hedge() == Hedge("p95", 0.05)
+    Hedge(0.001, at_most=1)
+    for wrong, words in (
+        ({"after": 0}, 'hedge.after: must be "p95" or a number of seconds above 0, not 0'),
+        ({"after": INF}, 'hedge.after: must be "p95" or a number of seconds above 0, not inf'),
+        ({"after": 10**400}, 'hedge.after: must be "p95" or a number of seconds above 0, not a larger int'),
+        ({"at_most": 10**5000}, "hedge.at_most: must be a part above 0 and up to 1, not a larger int"),
+        ({"at_most": 0}, "hedge.at_most: must be a part above 0 and up to 1, not 0"),
+        ({"at_most": 1.001}, "hedge.at_most: must be a part above 0 and up to 1, not 1.001"),
+        ({"at_most": True}, "hedge.at_most: must be a part above 0 and up to 1, not True"),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            Hedge(**wrong)  # type: ignore[arg-type]
+        assert str(caught.value) == words
+
+
+def test_there_is_no_percentile_below_twenty_first_events() -> None:
+    hedge = HedgeState(Hedge())
+    assert hedge.total == 0
+    for number in range(19):
+        hedge.first_event(number)
+    assert hedge.begin(5) == INF
+    hedge.first_event(100)
+    assert hedge.begin(5) == 105, "the greatest of twenty"
+    hedge.first_event(50)
+    assert hedge.begin(5) == 55
+
+
+def test_the_percentile_is_that_of_the_last_two_hundred() -> None:
+    hedge = HedgeState(Hedge())
+    for seconds in (7.0, *repeat(1.0, 180), *repeat(2.0, 19)):
+        hedge.first_event(seconds)
+    assert hedge.begin(0) == 2
+    for seconds in repeat(9.0, 9):
+        hedge.first_event(seconds)
+    assert hedge.begin(0) == 2  # 172 of 1 s, 19 of 2 s, 9 of 9 s
+    hedge.first_event(9.0)
+    assert hedge.begin(0) == 9
+    first = HedgeState(Hedge())
+    for seconds in (*repeat(9.0, 10), *repeat(1.0, 190)):
+        first.first_event(seconds)
+    assert first.begin(0) == 9
+
+
+def test_second_attempts_are_a_part_of_the_calls_of_a_minute() -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=0.5))
+    assert [hedge.begin(0.5), hedge.begin(0.7, again=True)] == [1.5, 1.7]
+    assert not hedge.allows(0.9), "a call that is sent again is counted once"
+    hedge.begin(0.9)
+    assert hedge.allows(0.9)
+    assert (hedge.take(0.9), hedge.total, hedge.take(0.9), hedge.total) == (True, 1, False, 1)
+    hedge.begin(30)
+    hedge.begin(31)
+    assert hedge.take(31)
+    hedge.begin(59.9)
+    assert not hedge.allows(59.9)  # two for five calls
+    hedge.begin(60)
+    assert (hedge.take(60), hedge.take(60), hedge.total) == (True, False, 3)  # the second 0 has left, with two and one
+    hedge.begin(500)
+    assert not hedge.allows(500)
+    hedge.begin(499)
+    assert hedge.allows(499), "time does not run backwards"
+
+
+def test_all_calls_may_be_sent_twice() -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=1))
+    hedge.begin(3)
+    assert [hedge.take(3), hedge.take(3)] == [True, False]
+
+
+@pytest.mark.parametrize(("now", "allowed"), [(59.9, True), (60.0, False)])
+def test_a_call_counts_for_sixty_seconds(now: float, allowed: bool) -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=1))
+    hedge.begin(0.5)
+    assert hedge.allows(now) is allowed
+
+
+def test_calls_and_second_attempts_leave_with_their_second() -> None:
+    hedge = HedgeState(Hedge(1.0, at_most=1))
+    for second in range(60):
+        hedge.begin(second)
+    assert [hedge.take(59) for _ in range(61)] == [True] * 60 + [False]
+    hedge.begin(60)
+    assert not hedge.allows(60), "60 of 60"
+    hedge.begin(60.5)
+    assert (hedge.allows(60.9), hedge.allows(118.9)) == (True, False)
+    assert [hedge.take(119) for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("later", [119, 120, 121, 1000])
+def test_nothing_is_left_of_an_earlier_minute(later: int) -> None:
+    for counted in range(60):
+        hedge = HedgeState(Hedge(1.0, at_most=1))
+        hedge.begin(counted)
+        assert not hedge.allows(later)
+        hedge = HedgeState(Hedge(1.0, at_most=1))
+        hedge.begin(counted)
+        assert hedge.take(counted)
+        hedge.begin(later)
+        assert hedge.allows(later)
+
+
+# --- keys ---
+
+
+def test_a_refused_key_is_left_aside_for_a_minute() -> None:
+    ring = KeyRing("m", 3, Sessions())
+    assert (ring.count, ring.usable(0)) == (3, [0, 1, 2])
+    ring.put_aside(1, 10)
+    assert [ring.usable(now) for now in (10, 69.9, 70)] == [[0, 2], [0, 2], [0, 1, 2]]
+    assert ring.usable(10, {0, 2}) == [1], "it is better than none"
+    assert ring.usable(10, {0, 1, 2}) == []
+    early = KeyRing("m", 3, Sessions())
+    early.put_aside(1, 0)
+    assert early.usable(0.5) == [0, 2]
+    early.put_aside(0, 0)
+    early.restore(1)
+    assert early.usable(0.5) == [1, 2]
+
+
+def test_a_session_keeps_its_key_for_an_hour() -> None:
+    ring = KeyRing("m", 2, Sessions())
+    room = {0: 9.0, 1: 1.0}
+    ring.begin(1, "a", 0)
+    ring.begin(1, "b", 5)
+    ring.begin(1, "a", 10)
+    assert [ring.best([0, 1], room, each, 3604.9) for each in ("a", "b", None)] == [1, 1, 0]
+    assert [ring.best([0, 1], room, each, 3605) for each in ("a", "b")] == [1, 0]
+    assert ring.best([0], room, "a", 3605) == 0
+    assert ring.best([0, 1], room, "a", 3610) == 0
+    ring.begin(1, "a", 3610)
+    ring.end_session("a")
+    ring.end_session("a")
+    ring.begin(1, None, 3610)
+    assert ring.best([0, 1], room, "a", 3610) == 0
+
+
+def test_many_sessions_of_one_key_are_not_kept() -> None:
+    sessions = Sessions()
+    KeyRing("m", 1, sessions).begin(0, "a", 0)
+    assert sessions.counts.total() == 0
+    two = KeyRing("m", 2, sessions)
+    two.begin(0, "a", 0)
+    two.begin(1, "b", 3600)
+    assert sessions.counts == {0: 0, 1: 1}, "old ones are forgotten by any call"
+
+
+def test_the_sessions_of_all_models_together_are_bounded() -> None:
+    sessions = Sessions()
+    rings = [KeyRing(str(model), 2, sessions) for model in range(3)]
+    room = {0: 9.0, 1: 1.0}
+    for number in range(MOST_SESSIONS):
+        rings[number % 3].begin(1, str(number), number / 1000)
+        rings[0].begin(1, "0", number / 1000)  # it is used all the time
+        assert sessions.counts[1] <= MOST_SESSIONS
+    now = MOST_SESSIONS / 1000
+    rings[1].begin(1, "one more", now)
+    assert sessions.counts == {1: MOST_SESSIONS}
+    kept = [rings[number % 3].best([0, 1], room, str(number), now) for number in (0, 1, 2, MOST_SESSIONS - 1)]
+    assert kept == [1, 0, 1, 1], "the oldest one is forgotten"
+    assert rings[2].best([0, 1], room, "0", now) == 0, "each model has its own"
+
+
+class Access:
+    """A key of a provider."""
+
+    def __init__(self, name: str) -> None:
+        self.provider = self
+        self.name = name
+
+
+def live_route(runtime: UnitRuntime, *names: str, **options: Any) -> Router:
+    made = ms.Route("fast", [f"{name}/m" for name in names], **options)
+    targets = tuple(RouteTarget((cast(Any, Access(name)),), Host(name), "m", made.targets[0]) for name in names)
+    return Router(made, targets, cast(Any, runtime))
+
+
+def fails(one: Router, place: int = 0, times: int = 5, *, message: str = "down") -> None:
+    error = ms.ProviderError(message, category=ms.ErrorCategory.SERVER)
+    for _ in range(times):
+        number = one.begin(place, 0.0)
+        one.fail(place, number, 0.0, None, error)
+        one.end(place, number)
+
+
+NONE_TRIED: frozenset[int] = frozenset()
+
+
+def test_held_calls_look_in_the_order_of_their_priority() -> None:
+    runtime, order = UnitRuntime(), list[str]()
+
+    class Ordered(Call):
+        def look_again(self) -> None:
+            order.append(self.name)
+
+    one = live_route(runtime, "one", "two")
+    groups = (
+        ("batch", Priority.BATCH, NONE_TRIED), ("normal", Priority.NORMAL, NONE_TRIED),
+        ("interactive", Priority.INTERACTIVE, NONE_TRIED),
+        ("first excluded", Priority.INTERACTIVE, frozenset({0})), ("interactive 2", Priority.INTERACTIVE, NONE_TRIED),
+        ("all excluded", Priority.INTERACTIVE, frozenset({0, 1})),
+    )  # fmt: skip
+    for name, priority, excluded in groups:
+        one.hold(Ordered(name), priority, excluded)
+    runtime.tick()
+    assert order == ["interactive", "interactive 2", "first excluded", "normal", "batch"]
+    assert one.held == 1
+
+
+def test_held_calls_look_when_the_pause_of_a_target_ends() -> None:
+    runtime = UnitRuntime()
+    one, call = live_route(runtime, "one"), Call()
+    fails(one)
+    assert (one.held, repr(one)) == (0, "<Router fast, 0 waiting>")
+    one.hold(call, Priority.NORMAL, NONE_TRIED)
+    runtime.tick()
+    assert (one.held, runtime.timers.times) == (1, [2.0])
+    runtime.go_to(2.0)
+    assert (one.held, call.reported) == (0, ["look"])
+
+
+def test_a_call_that_does_not_wait_any_longer_does_not_look() -> None:
+    runtime = UnitRuntime()
+    one = live_route(runtime, "one")
+    stays, leaves = Call(), Call()
+    groups = [one.hold(call, Priority.NORMAL, NONE_TRIED) for call in (stays, leaves)]
+    one.end_hold(leaves, groups[1])
+    one.end_hold(leaves, groups[1])
+    runtime.tick()
+    assert (stays.reported, leaves.reported, one.held) == (["look"], [], 0)
+
+
+def test_calls_waiting_for_room_look_again_at_an_open_breaker() -> None:
+    runtime = UnitRuntime()
+    one = live_route(runtime, "one", "two")
+    waiting, gone = Call(), Call()
+    for call in (waiting, gone):
+        one.wait_for_room(call)
+    one.leave(gone)
+    fails(one, times=4)
+    assert runtime.due == []
+    fails(one, times=1)
+    assert runtime.tick() == 1
+    assert (waiting.reported, gone.reported) == (["look"], [])
+
+
+def test_the_log_names_a_target_left_alone_and_back_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "manystream.traffic")
+    one = live_route(UnitRuntime(), "one", "two")
+    fails(one, 1, 7, message="it is down")
+    probe = one.begin(1, 3.0)
+    one.succeed(1, probe, 0.5, 3.0)
+    one.succeed(1, probe, 0.5, 3.0)
+    one.complete(1, probe)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING",
+        "route fast: two/m is left alone for 2 s at a time: 5 of its last 5 calls failed; the latest: server,"
+        " it is down"), ("INFO", "route fast: two/m answers, and is used again"),
+    ]  # fmt: skip
+    caplog.clear()
+    for balance in ("fastest", "sticky"):
+        fails(live_route(UnitRuntime(), "one", "two", balance=balance), 0, 7)
+    assert caplog.records == []
+
+
+def test_a_target_that_cannot_take_requests_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    one = live_route(UnitRuntime(), "one", "two")
+    for place in (0, 1, 0, 1):
+        one.cannot_take(place, ValueError("no tools"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "route fast: one/m cannot take a request: no tools",
+        "route fast: two/m cannot take a request: no tools",
+    ]
+
+
+def test_the_figures_of_a_route_are_complete() -> None:
+    runtime = UnitRuntime()
+    one = live_route(runtime, "one", "two", hedge=ms.Hedge(1.0))
+    new = RouteStatistics(
+        tuple(TargetStatistics(target, 0, 0, "closed", None, None, 0.0) for target in ("one/m", "two/m")), 0, 0
+    )
+    assert one.statistics(0.0) == new
+    one.succeed(0, one.begin(0, 0.0), 0.5, 0.0)
+    one.hold(Call(), Priority.NORMAL, NONE_TRIED)
+    fails(one, 1)
+    first, second = one.statistics(1.0).targets
+    assert (first.outstanding, first.seconds, first.breaker, first.failures) == (1, 0.5, "closed", 0.0)
+    assert first.score is not None
+    assert (second.outstanding, second.breaker) == (0, "open")
+    assert second.failures == pytest.approx(1 - 0.9**5)
+    assert one.statistics(1.0).waiting == 1
+    assert one.statistics(2.0).targets[1].breaker == "probing"
+    fastest = live_route(runtime, "one", balance="fastest")
+    fails(fastest)
+    assert fastest.statistics(1.0).targets[0].breaker == "closed"
+
+
+def test_a_place_keeps_the_keys_of_a_thousand_models() -> None:
+    target = RouteTarget((cast(Any, Access("one")), cast(Any, Access("one"))), Host("one"))
+    first = target.ring("0")
+    for number in range(1000):
+        assert target.ring(str(number)).count == 2
+    assert target.ring("0") is first
+    target.ring("1000")
+    assert target.ring("0") is not first
+    assert target.provider == "one"
