@@ -7,13 +7,13 @@ import importlib.util
 import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from .. import InvalidRequestError, Traffic
 from ..engine.observe import private_file
 from ..providers.json.json_values import dumps_printable
-from ..simulator.knobs import read_options
+from ..simulator.knobs import read_options, readers_of
 from ..whatif.fit import Server
 from ..whatif.recorded import MOST_KEYS, RecordingError
 from ..whatif.report import Report, tables, verdict
@@ -40,10 +40,7 @@ exit status:
   130  interrupted"""
 
 INVALID = 3
-READERS: dict[str, Callable[[str], object]] = {
-    name: int if name in ("concurrent", "output_tokens") else float for name in Server.__slots__
-}
-"""Option of a server → the function that reads its value."""
+READERS = readers_of(Server)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

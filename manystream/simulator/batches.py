@@ -11,13 +11,13 @@ import hashlib
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TypeAlias, TypeVar
 
 from ..http_server import HTTPRequest
 from .json_text import JSON, JSONObject, dumps, raw_json
-from .knobs import HEADER, KnobError, read_options
+from .knobs import HEADER, KnobError, read_options, readers_of
 from .limiter import Usage
 
 DAY = 86_400.0
@@ -72,14 +72,10 @@ class BatchTime:
         return self.median * math.exp(math.log(self.p90 / self.median) * source.gauss(0.0, 1.0) / _NINE_OF_TEN)
 
 
-READERS: dict[str, Callable[[str], object]] = {**{field.name: float for field in fields(BatchTime)}, "seed": int}
-"""Option → the function that reads its value."""
-
-
 def read_batch_time(text: str) -> BatchTime:
     """The time of batches from text: `420`, or `median=420 p90=3600 errors=0.01`. Raises `KnobError`."""
-    options = read_options("batch-time", text, READERS, usual="median")
-    return BatchTime(**dict(options))  # type: ignore[arg-type]  # READERS gives the types
+    options = read_options("batch-time", text, readers_of(BatchTime), usual="median")
+    return BatchTime(**dict(options))  # type: ignore[arg-type]
 
 
 Answer: TypeAlias = Callable[[HTTPRequest], tuple[int, bytes, Usage | None]]

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .knobs import KnobError, read_options
+from .knobs import KnobError, read_options, readers_of
 
 Call = TypeVar("Call")
 
@@ -46,13 +45,9 @@ class BatchModel:
             raise KnobError("batch: kv is a number above 0, and status an HTTP status from 400 to 599")
 
 
-READERS: dict[str, Callable[[str], object]] = {**{field.name: float for field in fields(BatchModel)}, "status": int}
-"""Option → the function that reads its value."""
-
-
 def read_batch(text: str) -> BatchModel:
     """A batch model from text: `step=0.02 per-call=0.0005 kv=100000 queue=64`. Raises `KnobError`."""
-    return BatchModel(**dict(read_options("batch", text, READERS)))  # type: ignore[arg-type]  # READERS gives the types
+    return BatchModel(**dict(read_options("batch", text, readers_of(BatchModel))))  # type: ignore[arg-type]
 
 
 class InferenceServer(Generic[Call]):

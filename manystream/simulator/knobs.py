@@ -211,14 +211,23 @@ def read_directive(text: str) -> dict[str, object]:
     return found
 
 
+TYPES: dict[str, Callable[[str], object]] = {"int": int, "float": float, "str": str, "bool": _switch}
+
+
+def readers_of(kind: type, **own: Callable[[str], object]) -> dict[str, Callable[[str], object]]:
+    """Option → the function that reads its value, for the fields of a dataclass. own: of fields of other types."""
+    return {field.name: own.get(field.name) or TYPES[str(field.type).removesuffix(" | None")] for field in fields(kind)}
+
+
 def read_options(
-    of: str, text: str, readers: Mapping[str, Callable[[str], object]], usual: str = ""
+    of: str, text: str, readers: Mapping[str, Callable[[str], object]], usual: str = "", called: str = "an option"
 ) -> list[tuple[str, object]]:
     """The options of a text: `NAME=VALUE` pairs, separated by spaces or commas. Raises `KnobError`.
 
     of: what they belong to, for messages.
     readers: option → the function that reads its value, which raises `ValueError` for what is no number.
     usual: the option whose value may stand alone.
+    called: what a message calls one of them.
     """
     found: list[tuple[str, object]] = []
     for pair in filter(None, _SEPARATORS.split(text.strip())):
@@ -226,15 +235,16 @@ def read_options(
         if usual and not equals:
             name, value = usual, pair
         name = name.replace("-", "_").lower()
-        if name not in readers:
+        if name not in readers or not (equals or usual):
             names = ", ".join(readers)
-            raise KnobError(f"{of}: {pair!r} is not an option; write name=value, with a name of: {names}")
+            raise KnobError(f"{of}: {pair!r} is not {called}; write name=value, with a name of: {names}")
         try:
             found.append((name, readers[name](value)))
         except KnobError:
             raise
-        except ValueError:
-            raise KnobError(f"{of}: {name}={value!r}: {name} is a number") from None
+        except (ValueError, KeyError):
+            takes = "0 or 1" if readers[name] is _switch else "a number"
+            raise KnobError(f"{of}: {name}={value!r}: {name} is {takes}") from None
     return found
 
 

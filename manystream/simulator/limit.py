@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 
-from .knobs import KnobError
+from .knobs import KnobError, read_options, readers_of
 from .server_rules import SERVERS
 
 DEFAULT_BUCKET = 60.0
@@ -22,8 +21,6 @@ WINDOWS = {
     "output_tokens_per_minute": ("output_tokens", 60.0),
 }
 """Option of a limit → the dimension that it limits, and the window in seconds."""
-
-_SEPARATORS = re.compile(r"[,\s]+")
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -84,24 +81,5 @@ DEFAULTS = {field.name: field.default for field in fields(Limit)}
 
 def read_limit(text: str) -> Limit:
     """A limit from text: `name=value` pairs, separated by spaces or commas. Raises `KnobError`."""
-    found: dict[str, object] = {}
-    for pair in _SEPARATORS.split(text.strip()):
-        name, equals, value = pair.partition("=")
-        name = name.replace("-", "_").lower()
-        if name not in DEFAULTS or not equals:
-            raise KnobError(f"limit: {pair!r} is not a limit; write name=value, with a name of: {', '.join(DEFAULTS)}")
-        found[name] = _value(name, value)
-    return Limit(**found)  # type: ignore[arg-type]  # _value gives each its type
-
-
-def _value(name: str, text: str) -> object:
-    if name in ("key", "model", "server"):
-        return text
-    try:
-        if name == "by_second":
-            return {"1": True, "true": True, "0": False, "false": False}[text.lower()]
-        return int(text) if name == "concurrent" else float(text)
-    except (KeyError, ValueError):
-        raise KnobError(
-            f"limit: {name}={text!r}: {name} is {'0 or 1' if name == 'by_second' else 'a number'}"
-        ) from None
+    options = read_options("limit", text.strip() or "=", readers_of(Limit), called="a limit")
+    return Limit(**dict(options))  # type: ignore[arg-type]

@@ -13,14 +13,14 @@ import random
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ..http_server import HTTPRequest
 from .json_text import JSONObject, dumps, mapping, objects, string
-from .knobs import KnobError, read_options
+from .knobs import KnobError, read_options, readers_of
 from .prompt import APIError, Prompt
 from .scenario import Tokens
 from .wire import body_object
@@ -116,16 +116,9 @@ class CacheModel:
                 raise KnobError(f"caches: {name}={getattr(self, name)}: {name} is a number from {lowest}")
 
 
-READERS: dict[str, Callable[[str], object]] = {
-    "server": str, "machines": int, "lag": float, "least": int, "cold": float, "warm": float, "spread": float,
-    "seed": int,
-}  # fmt: skip
-"""Option → the function that reads its value."""
-
-
 def read_caches(text: str) -> CacheModel:
     """Caches from text: `machines=4 lag=0.5 cold=3 warm=0.6`. Raises `KnobError`."""
-    return CacheModel(**dict(read_options("caches", text, READERS)))  # type: ignore[arg-type]  # READERS gives the types
+    return CacheModel(**dict(read_options("caches", text, readers_of(CacheModel))))  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .knobs import KnobError, read_options
+from .knobs import KnobError, read_options, readers_of
 from .program import Ending, Program, no_response
 from .prompt import APIError
 
@@ -66,7 +66,7 @@ def read_replica(text: str) -> Replica:
     options = read_options("replica", text, READERS)
     outages = tuple(value for _, value in options if isinstance(value, Outage))
     found = {name: value for name, value in options if name != "outage"}
-    return Replica(outages=outages, **found)  # type: ignore[arg-type]  # READERS gives the types
+    return Replica(outages=outages, **found)  # type: ignore[arg-type]
 
 
 def _outage(text: str) -> Outage:
@@ -81,9 +81,8 @@ def _outage(text: str) -> Outage:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "port": int, "speed": float, "delay": float, "fail": float, "status": int, "slow": float, "outage": _outage,
-    "seed": int,
-}  # fmt: skip
+    "outage" if name == "outages" else name: read for name, read in readers_of(Replica, outages=_outage).items()
+}
 """Option → the function that reads its value."""
 
 
