@@ -275,18 +275,16 @@ def _is_foreign(connection: sqlite3.Connection, has_log: bool) -> bool:
     return marks != [(0,), (0,)] or (not names <= OWN_NAMES if names else has_log)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Copy:
     """Copies an answer."""
 
-    __slots__ = ("_body", "_cache", "_headers", "_key", "_secrets", "_size")
-
-    def __init__(self, cache: AnswerCache, key: bytes, secrets: Redaction) -> None:
-        self._cache = cache
-        self._key = key
-        self._secrets = secrets
-        self._headers: RawHeaders | None = None
-        self._body: list[bytes] = []
-        self._size = 0
+    _cache: AnswerCache
+    _key: bytes
+    _secrets: Redaction
+    _headers: RawHeaders | None = field(default=None, init=False)
+    _body: list[bytes] = field(default_factory=list[bytes], init=False)
+    _size: int = field(default=0, init=False)
 
     def head(self, status: int, headers: RawHeaders) -> None:
         self._headers = headers if status == 200 else None

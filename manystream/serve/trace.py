@@ -286,14 +286,12 @@ class Trace:
         return joined
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TraceFile:
     """A file of JSON lines, one for each call of a slot. Only its owner can read it."""
 
-    __slots__ = ("_slot", "path")
-
-    def __init__(self, path: Path, slot: str) -> None:
-        self.path: Path = path
-        self._slot = slot
+    path: Path
+    _slot: str
 
     def write(self, call: TracedCall) -> None:
         """Append a call. Raises `OSError`, and what writing JSON raises."""

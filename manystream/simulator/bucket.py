@@ -9,14 +9,12 @@ _TOLERANCE = 1e-6
 """Part of the capacity that rounding may cost."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Production:
     """Output tokens that are being produced at an even rate, from the first to the last event of a stream."""
 
-    __slots__ = ("end", "rate")
-
-    def __init__(self, end: float, rate: float) -> None:
-        self.end: float = end
-        self.rate: float = rate
+    end: float
+    rate: float
 
 
 class Bucket:

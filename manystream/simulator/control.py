@@ -17,26 +17,17 @@ from .prompt_caches import PromptCaches
 PAGES = ("/sim/requests", "/sim/statistics", "/sim/batches", "/sim/caches", "/sim/limits")
 
 
+@dataclass(eq=False, repr=False)
 class ControlPages:
     """Answers requests for the pages. clock, wall: the time in seconds, monotonic and Unix."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        statistics: Statistics,
-        limiter: Limiter,
-        jobs: JobStore,
-        caches: PromptCaches | None,
-        clock: Callable[[], float],
-        wall: Callable[[], float],
-    ) -> None:
-        self._journal = journal
-        self._statistics = statistics
-        self._limiter = limiter
-        self._jobs = jobs
-        self._caches = caches
-        self._clock = clock
-        self._wall = wall
+    _journal: Journal
+    _statistics: Statistics
+    _limiter: Limiter
+    _jobs: JobStore
+    _caches: PromptCaches | None
+    _clock: Callable[[], float]
+    _wall: Callable[[], float]
 
     def answer(self, request: HTTPRequest) -> Program:
         """The program for a page."""

@@ -65,15 +65,13 @@ class LimitCounts:
     charged: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_DIMENSIONS, 0.0))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Scope:
     """The buckets of one limit for one key, and the calls that run."""
 
-    __slots__ = ("buckets", "hidden", "running")
-
-    def __init__(self, buckets: list[Bucket], hidden: list[Bucket]) -> None:
-        self.buckets = buckets
-        self.hidden = hidden
-        self.running = 0
+    buckets: list[Bucket]
+    hidden: list[Bucket]
+    running: int = field(default=0, init=False)
 
     @property
     def all(self) -> list[Bucket]:
