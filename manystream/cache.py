@@ -20,6 +20,7 @@ import sqlite3
 import sys
 import threading
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 

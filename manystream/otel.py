@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from .extras import not_installed
@@ -73,7 +74,16 @@ CHUNK_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5,
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 """The histograms' bucket boundaries, in seconds (`SECONDS`, `CHUNK_SECONDS`) and tokens."""
 
+HISTOGRAMS = (
+    ("gen_ai.client.operation.duration", "s", "GenAI operation duration.", SECONDS),
+    ("gen_ai.client.operation.time_to_first_chunk", "s", "Time to receive the first chunk of a stream.", SECONDS),
+    ("gen_ai.client.operation.time_per_output_chunk", "s", "Time between two chunks of a stream.", CHUNK_SECONDS),
+    ("gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.", TOKENS),
+)
+"""Name, unit, description and bucket boundaries of each histogram."""
 
+
+@dataclass(slots=True, eq=False)
 class _Running:
     """A call that has not ended.
 
@@ -83,12 +93,10 @@ class _Running:
     last: when its latest chunk arrived, in seconds of `time.perf_counter`.
     """
 
-    __slots__ = ("attributes", "last", "span", "started")
-
-    def __init__(self, span: Span, attributes: dict[str, Value]) -> None:
-        self.span = span
-        self.attributes = attributes
-        self.started = self.last = time.perf_counter()
+    span: Span
+    attributes: dict[str, Value]
+    started: float
+    last: float
 
 
 class OpenTelemetryObserver(Observer):
@@ -114,29 +122,9 @@ class OpenTelemetryObserver(Observer):
         self.every_event = every_event
         self._tracer = trace.get_tracer(INSTRUMENTATION, tracer_provider=tracer_provider)
         meter = metrics.get_meter(INSTRUMENTATION, meter_provider=meter_provider)
-        self._duration = meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            description="GenAI operation duration.",
-            explicit_bucket_boundaries_advisory=SECONDS,
-        )
-        self._first_chunk = meter.create_histogram(
-            "gen_ai.client.operation.time_to_first_chunk",
-            unit="s",
-            description="Time to receive the first chunk of a stream.",
-            explicit_bucket_boundaries_advisory=SECONDS,
-        )
-        self._per_chunk = meter.create_histogram(
-            "gen_ai.client.operation.time_per_output_chunk",
-            unit="s",
-            description="Time between two chunks of a stream.",
-            explicit_bucket_boundaries_advisory=CHUNK_SECONDS,
-        )
-        self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            description="Number of input and output tokens used.",
-            explicit_bucket_boundaries_advisory=TOKENS,
+        self._duration, self._first_chunk, self._per_chunk, self._tokens = (
+            meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=boundaries)
+            for name, unit, description, boundaries in HISTOGRAMS
         )
         self._running: dict[Call, _Running] = {}
         self._traffic = TrafficMetrics(meter)
@@ -154,7 +142,7 @@ class OpenTelemetryObserver(Observer):
             kind=SpanKind.CLIENT,
             attributes=attributes | _request_attributes(start.request, stream=start.stream),
         )
-        self._running[call] = _Running(span, attributes)
+        self._running[call] = _Running(span, attributes, now := time.perf_counter(), now)
 
     def attempt_started(self, call: Call, number: int) -> None:
         if number > 1:

@@ -131,11 +131,7 @@ class Intake:
     _seen: LineIds = field(default_factory=LineIds, init=False)
 
     def select(self, number: int, data: bytes) -> Line | None:
-        """Return the line, or None if it is skipped or of another shard. Raises `LineError`.
-
-        number: the line's number, from 1.
-        data: the line.
-        """
+        """Return the line, or None if it is skipped or of another shard. Raises `LineError`."""
         if self.shard is not None and not self.shard.has(number):
             self._note_foreign(number, data)
             return None

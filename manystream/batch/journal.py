@@ -147,11 +147,7 @@ class Journal:
         self.answered.add(id)
 
     def record_encoded(self, answers: Sequence[tuple[LineId, bytes]], failures: Sequence[bytes]) -> None:
-        """Write many records at a time, each encoded by `line_file.encoded`. Raises as `record_answer` does.
-
-        answers: ids and records.
-        failures: records.
-        """
+        """Write many records at a time, each encoded by `line_file.encoded`. Raises as `record_answer` does."""
         if answers:
             self._opened(self._answers).append_encoded([record for _, record in answers])
             self.answered.update((id, 0) for id, _ in answers)

@@ -174,7 +174,6 @@ class Planner:
     def decide(self, now: float, *, unsent: int, live: int, under_way: Sequence[UnderWay]) -> Decision:
         """Decide what to send and what to cancel.
 
-        now: the time.
         unsent: lines that went no way yet.
         live: lines that run live, or were moved to live and wait.
         under_way: what was submitted and has not ended.

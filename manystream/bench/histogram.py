@@ -76,10 +76,7 @@ def merged(histograms: Iterable[Mapping[int, int]]) -> Counts:
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return a percentile of the spans in seconds, by the nearest rank, or None if there are none.
-
-    share: the percentile's share, 0 to 1.
-    """
+    """Return a percentile of the spans in seconds, by the nearest rank, or None if there are none."""
     total = sum(counts.values())
     if not total:
         return None

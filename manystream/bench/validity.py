@@ -172,7 +172,6 @@ RULES: tuple[Callable[[ClientFigures], str], ...] = (_busy, _merged, _loop, _sta
 def judge(clients: Sequence[ClientFigures], calibration: Calibration | None, *, load: float, ok: int) -> Verdict:
     """Return the verdict on a run.
 
-    clients: the figures of each process.
     calibration: what was measured before the run; None if nothing was.
     load: the load that was reached: calls at a time, or calls per second.
     ok: calls that succeeded, or streams that received content.
@@ -222,10 +221,7 @@ def combined(clients: Sequence[ClientFigures]) -> ClientFigures:
 
 
 def process_seconds(process: int) -> float | None:
-    """Return the processor time of a process in seconds, or None if it cannot be read from /proc (see proc(5)).
-
-    process: the process id.
-    """
+    """Return the processor time of a process in seconds, or None if it cannot be read from /proc (see proc(5))."""
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()

@@ -70,12 +70,7 @@ class AnswerWriter:
                 self._write(index, block.arguments, self._aside, f"tool call {block.name} ")
 
     def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
-        """End the last line, and write usage, cost and timings. An incomplete answer has them, too.
-
-        completion: the call's completion.
-        streamed: whether the answer's events were written before.
-        cost: what the answer cost; None to write no cost.
-        """
+        """End the last line, and write usage, cost and timings. An incomplete answer has them, too."""
         response = completion.response
         if response is not None and not streamed:
             self.show_response(response)

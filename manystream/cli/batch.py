@@ -624,11 +624,7 @@ async def _slowed(lines: Lines, printed: PrintedRecords) -> Lines:
 
 
 def _check_makers(journal: Journal, name: str) -> None:
-    """Raise `JournalError` if the file would hold both simulated and real answers.
-
-    journal: the open journal, which knows the providers of the recorded answers.
-    name: the name of the provider of this run.
-    """
+    """Raise `JournalError` if the file would hold both simulated and real answers."""
     simulated = SIMULATOR in journal.makers
     if journal.makers and simulated != (name == SIMULATOR):
         origin = "the simulator" if simulated else "a model"

@@ -28,11 +28,7 @@ SAMPLE = Usage(1_000, 1_000, total_tokens=2_000)
 
 
 def check_prices(option: str, *, simulated: bool) -> None:
-    """Raise `CommandError` where there are no prices.
-
-    option: the option that needs them.
-    simulated: whether the built-in simulator answers.
-    """
+    """Raise `CommandError` where there are no prices."""
     if simulated:
         raise CommandError(f"{option} needs a --model: the simulator's answers have no price", status=2)
     try:
@@ -42,12 +38,7 @@ def check_prices(option: str, *, simulated: bool) -> None:
 
 
 def open_budget(usd: float | None, destination: Destination, table: PriceTable | None) -> BatchBudget | None:
-    """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price.
-
-    usd: the US dollars of this process.
-    destination: where the lines are sent.
-    table: prices of the user's own, which precede those of the list.
-    """
+    """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price."""
     if usd is None:
         return None
     by_name = {provider.name: provider for provider in destination.providers}
@@ -68,10 +59,7 @@ def _targets(destination: Destination) -> Sequence[str]:
 
 
 def budget_notice(budget: BatchBudget, answers: Path) -> str:
-    """Return a line about what the files already hold; empty if they hold nothing.
-
-    answers: the file of answers.
-    """
+    """Return a line about what the files already hold; empty if they hold nothing."""
     parts: list[str] = []
     if budget.spent_before:
         parts.append(f"{dollars(budget.spent_before)} of {dollars(budget.usd)} are spent")
@@ -84,10 +72,7 @@ def budget_notice(budget: BatchBudget, answers: Path) -> str:
 
 
 def budget_report(counters: Counters, total: int | None) -> str:
-    """Return the line that reports a spent budget.
-
-    total: the number of lines of the input; None if it is unknown.
-    """
+    """Return the line that reports a spent budget."""
     left = "the other lines are"
     if total is not None:
         left = counted(total - counters.ended, "line is", "lines are")

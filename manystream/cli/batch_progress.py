@@ -135,14 +135,7 @@ class Progress:
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
-    """Return the summary of a run as text of several lines.
-
-    counters: the run's figures.
-    elapsed: how long the run took, in seconds.
-    answers: the file of answers.
-    errors: the file of failures.
-    paint: the styles of the terminal.
-    """
+    """Return the summary of a run as text of several lines."""
     rate = counters.answered / elapsed if elapsed > 0 else 0.0
     shown = harmless(str(errors))
     lines = [

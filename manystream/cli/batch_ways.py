@@ -121,11 +121,7 @@ def check_ways(options: BatchOptions) -> None:
 
 def status(answers: Path, base_urls: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return what is under way for a file of answers. The providers are asked for the state of each batch; nothing is
-    submitted. Raises `CommandError`.
-
-    base_urls: servers that the user has named.
-    environment: has the keys.
-    """
+    submitted. Raises `CommandError`."""
     from ..batch.submissions import Submissions
 
     path = submissions_path(journal_path(answers) if is_table(answers) else answers)

@@ -90,8 +90,6 @@ ANSWERS: dict[int, tuple[Verdict, str]] = {
 async def check_provider(provider: Provider, environment: Mapping[str, str], limit: float) -> list[Finding]:
     """Check one provider and return a finding for each step, up to the first that fails.
 
-    provider: the provider.
-    environment: the environment variables, which may hold its key and a proxy.
     limit: the longest time for all steps together, in seconds.
     """
     check = _ConnectivityCheck(provider, environment)

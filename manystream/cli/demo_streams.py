@@ -248,13 +248,7 @@ def shortened(value: object) -> str:
 def plan_streams(
     count: int, dialects: Sequence[str], *, seconds: float, rate: float
 ) -> tuple[list[Counters], list[DemoStream]]:
-    """Make the streams, spread evenly over the dialects, and a `Counters` for each dialect.
-
-    count: the number of streams.
-    dialects: the names of the dialects.
-    seconds: how long each stream takes.
-    rate: events per second of each stream.
-    """
+    """Make the streams, spread evenly over the dialects, and a `Counters` for each dialect."""
     all_counters = [Counters(dialect) for dialect in dialects]
     events = max(1, round(seconds * rate))
     streams = [

@@ -67,8 +67,6 @@ def choose_providers(names: Sequence[str], base_url: str | None, environment: Ma
     """Return the providers to check. Raises `CommandError` for an unknown name, and if no provider has a key.
 
     names: the values of `--provider`; if empty, every provider with a key.
-    base_url: the value of `--base-url`, or None.
-    environment: the environment variables, which may hold keys.
     """
     if base_url is not None and len(names) > 1:
         raise CommandError("--base-url allows at most one --provider", status=2)

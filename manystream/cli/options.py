@@ -20,7 +20,6 @@ def add_number(
     """Add an option whose value is a finite number above 0.
 
     zero: whether the number may also be 0.
-    more: further arguments of `add_argument`.
     """
 
     def read(text: str) -> float:
@@ -40,7 +39,6 @@ def add_value(
 
     read: the parser, which raises `ValueError` or `KeyError`.
     takes: what the option takes, for the error.
-    more: further arguments of `add_argument`.
     """
 
     def parse(text: str) -> object:

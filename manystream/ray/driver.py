@@ -148,10 +148,7 @@ class ClusterBatch:
         self._stopped = True
 
     async def run(self, lines: Lines) -> None:
-        """Send all lines and wait until the last row is answered. Raises `BatchError`, `ClusterError` and `OSError`.
-
-        lines: what `read_lines` yields.
-        """
+        """Send all lines and wait until the last row is answered. Raises `BatchError`, `ClusterError` and `OSError`."""
         failure: Exception | None = None
         input = _Input()
         async with trio.open_nursery() as nursery:

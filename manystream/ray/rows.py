@@ -66,10 +66,7 @@ class Gained:
 
 
 def check_columns(names: Sequence[str], *, needs_id: bool) -> None:
-    """Check the names of a table's columns. Raises `AskError`, because each row would fail for the same reason.
-
-    needs_id: whether there is a journal.
-    """
+    """Check the names of a table's columns. Raises `AskError`, because each row would fail for the same reason."""
     if MESSAGES not in names and PROMPT not in names:
         raise AskError(f"the rows have neither {MESSAGES!r} nor {PROMPT!r}: {_listed(names)}; rename the column to ask")
     if needs_id and ID not in names:

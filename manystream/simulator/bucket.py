@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from dataclasses import dataclass
 
 _TOLERANCE = 1e-6
 """Part of the capacity that rounding may cost."""
