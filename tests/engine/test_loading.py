@@ -21,7 +21,7 @@ from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, is
 PROGRAM = """
 import resource, sys
 import trio, trio.testing
-import urllib.parse  # trio imports it before Python 3.13; an engine needs it for its URLs
+import array, urllib.parse  # trio imports them in some versions of Python; an engine needs them in all
 before = set(sys.modules)
 import manystream as ms
 async def main():

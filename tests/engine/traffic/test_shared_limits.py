@@ -8,7 +8,7 @@ import random
 import resource
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -34,12 +34,28 @@ def dollars(limit: float) -> ms.Traffic:
     return ms.Traffic(budgets=[ms.Budget(usd=limit)], price=free)
 
 
+FILES: list[SharedFile] = []
+"""What a test has opened, until it ends."""
+
+
+@pytest.fixture(autouse=True)
+def closed_files() -> Iterator[None]:
+    yield
+    while FILES:
+        FILES.pop().close()
+
+
+def open_file(path: Path, configuration: Mapping[str, str | float], clock: Callable[[], float]) -> SharedFile:
+    FILES.append(SharedFile(path, configuration, clock))
+    return FILES[-1]
+
+
 class Member:
     """An engine with its way to the file."""
 
     def __init__(self, traffic: ms.Traffic, path: Path, clock: Callable[[], float]) -> None:
         self.share = EngineShare(traffic, clock, clock)
-        self.file = SharedFile(path, self.share.configuration, clock)
+        self.file = open_file(path, self.share.configuration, clock)
         found = self.file.join()
         assert isinstance(found, int)
         self.holder = found
@@ -376,7 +392,7 @@ def test_places_are_divided_and_those_of_the_dead_are_free(path: Path) -> None:
 
 def test_holders_take_turns_where_there_are_fewer_places(path: Path) -> None:
     now = [1000.0]
-    file = SharedFile(path, {}, lambda: now[0])
+    file = open_file(path, {}, lambda: now[0])
     holders = [file.join() for _ in range(3)]
     assert all(isinstance(holder, int) for holder in holders)
     had = dict.fromkeys(holders, 0)
