@@ -97,7 +97,17 @@ def look_at_database(path: str | os.PathLike[str], look: Callable[[sqlite3.Conne
         return look(connection, log.exists() and log.stat().st_size > 0)
 
 
+def check_link(path: str | os.PathLike[str]) -> None:
+    """Raise `OSError` for a symbolic link of another user than this one and root: it leads where that user wants."""
+    with contextlib.suppress(FileNotFoundError):
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode) and hasattr(os, "geteuid") and found.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, "it is a symbolic link of another user", os.fspath(path))
+
+
 def create_missing(path: str | os.PathLike[str]) -> None:
-    """Create an empty file if there is none, also at the end of a link that leads nowhere. Raises `OSError`."""
+    """Create an empty file if there is none, also at the end of a link that leads nowhere, unless that is another
+    user's. Raises `OSError`."""
+    check_link(path)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(os.path.realpath(path), os.O_WRONLY | NEW, MODE))

@@ -320,6 +320,7 @@ def _open_locked(path: Path) -> int:
 def _open_or_make(path: Path) -> int:
     """Open or make a file, and return its descriptor. Raises `OSError`; `FileExistsError` if the name has just come."""
     flags = os.O_RDWR | os.O_APPEND | getattr(os, "O_NONBLOCK", 0)  # the open of a device or a pipe must not wait
+    private_file.check_link(path)
     try:
         return os.open(path, flags)
     except FileNotFoundError:

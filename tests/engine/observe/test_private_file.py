@@ -1,5 +1,6 @@
 """Files that only their owner can read: what exists already, and what is left after a failure."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -174,6 +175,48 @@ async def test_a_recording_is_private(tmp_path: Path, options: dict[str, bool]) 
         await record(peer, path, **options)
     assert len(records(path)) == 1
     assert modes(tmp_path) == {"traffic.jsonl": "0o600"}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owner here")
+@pytest.mark.parametrize("owner", ["ours", "another user's"])
+@pytest.mark.parametrize("there", ["a file", "nothing"])
+def test_a_link_of_another_user_is_followed_nowhere(
+    tmp_path: Path, there: str, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where others may make links, one of them could name any file of ours."""
+
+    def cache(path: Path) -> None:
+        ms.AnswerCache(path).close()
+
+    def store(path: Path) -> None:
+        with ms.ConversationStore(path) as conversations:
+            conversations.create()
+
+    def journal(path: Path) -> None:
+        with Journal(path) as lines:
+            lines.record_answer("a", {"id": "a"})
+
+    lstat = os.lstat
+
+    def of_another(path: Any, **options: Any) -> os.stat_result:
+        found = lstat(path, **options)
+        return os.stat_result((*found[:4], found.st_uid + 7, *found[5:])) if stat.S_ISLNK(found.st_mode) else found
+
+    if owner != "ours":
+        monkeypatch.setattr(os, "lstat", of_another)
+    for number, opens in enumerate((cache, store, journal)):
+        link, target = tmp_path / f"link{number}.jsonl", tmp_path / f"target{number}"
+        link.symlink_to(target)
+        if there == "a file":
+            target.write_bytes(b"")
+        if owner == "ours":
+            with contextlib.suppress(JournalError):  # a journal follows no link that leads nowhere
+                opens(link)
+            assert target.exists() == (there == "a file" or opens is not journal)
+        else:
+            with pytest.raises(ms.ManystreamError, match="link of another user"):
+                opens(link)
+            assert (target.exists(), target.exists() and target.stat().st_size) == (there == "a file", 0)
 
 
 # --- a recording and an existing file ---
