@@ -81,6 +81,9 @@ COMPRESSED = "the provider sent content-encoding {!r}, which was not asked for"
 MOST_AFTER_END = 64 * 1024
 """The most bytes of a body after the answer's end that a client gets."""
 
+LOOK_AGAIN = 1.0
+"""Seconds until a call is looked at again whose attempt is under way when its time to wait is over."""
+
 HELD = (CallState.QUEUED, CallState.BACKOFF)
 """The states of a call of which no attempt is under way."""
 
@@ -395,7 +398,7 @@ class Forwarding(ClientRequest):
         if not self._is_over and (stream or self._interim):
             self._arm(gateway.keep_alive, self._keep_alive)
         if not self._is_over:
-            self._late_timer = gateway.timers.at(self._late_at, self._look, lambda _: self._connection.client_left())
+            self._look_at(self._late_at)
 
     def steer(self, message: str) -> bool:
         """Pass a client's message on for the answer that is under way. Returns False if that is not possible."""
@@ -421,8 +424,9 @@ class Forwarding(ClientRequest):
             if self.dialect.stored is not None:
                 self._remember(tap.attempt.partial_response())
         if tap is not self._chosen or self._is_over:
-            if tap.attempt.over and self._call is not None and tap.status in REFUSED:
-                self._gateway.hint(self._call.target, tap.attempt.headers)
+            if tap.attempt.over and self._call is not None:
+                if tap.status in REFUSED:
+                    self._gateway.hint(self._call.target, tap.attempt.headers)
                 self._look()
             return
         connection, completion = self._connection, self._completion
@@ -544,11 +548,19 @@ class Forwarding(ClientRequest):
                 timer.cancel()
         self._timer = self._late_timer = None
 
+    def _look_at(self, when: float) -> None:
+        self._late_timer = self._gateway.timers.at(when, self._look_again, lambda _: self._connection.client_left())
+
+    def _look_again(self) -> None:
+        self._look()
+        if self._chosen is None and not self._is_over:  # an attempt is under way, which may fail, and pause the call
+            self._look_at(self._gateway.loop.clock() + LOOK_AGAIN)
+
     def _look(self) -> None:
         """Refuse a call that still waits when its client waits no longer. Keep-alives would let it wait for ever."""
         call, gateway = self._call, self._gateway
         if self._is_over or self._completion is not None or call is None or call.state not in HELD:
-            return  # one that is under way is looked at when its attempt has failed
+            return
         if gateway.loop.clock() >= self._late_at:
             reason = f" (waiting for {call.waiting_for})" if call.waiting_for else ""
             self._late = ProviderError(f"the request could not be sent in time{reason}", category=ErrorCategory.TIMEOUT)

@@ -1425,6 +1425,50 @@ async def test_a_refusal_comes_within_the_clients_timeout(
     assert not call.client_left
 
 
+LATE_FAILURES: dict[str, str | bytes] = {
+    "a hint": answer(error_body("x"), status="500 No", headers="retry-after: 90\r\n"),
+    "a hint in milliseconds": answer(error_body("x"), status="408 No", headers="retry-after-ms: 90000\r\n"),
+    "a refusal": answer(error_body("x"), status="503 No", headers="retry-after: 90\r\n"),
+    "a stream's error": STREAM_HEAD.encode() + chunked(f"data: {error_body('x', 'server_error')}\n\n"),
+    "an end": "",
+    "an end after the head": STREAM_HEAD,
+    "no byte": "silence",
+}
+"""What ends an attempt, after which the call would be repeated."""
+
+
+@pytest.mark.parametrize("traffic", [None, ms.Traffic()])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("failure", LATE_FAILURES.values(), ids=LATE_FAILURES)
+async def test_no_pause_holds_a_request_whose_time_is_over(
+    autojump_clock: MockClock, failure: str | bytes, stream: bool, traffic: ms.Traffic | None
+) -> None:
+    """The time passed while an attempt was under way."""
+    sent = 0
+
+    async def script(line: Line) -> None:
+        nonlocal sent
+        while await line.request():
+            sent += 1
+            await trio.sleep(11)
+            if failure == "silence":
+                await line.closed_by_peer()
+            await line.send(failure)
+            if len(failure) < 200:
+                return
+
+    retry, timeouts = ms.Retry(max_attempts=9, base=20), ms.Timeouts(first_byte=12)
+    async with (
+        open_peer(script) as peer,
+        ms.open_engine([peer.chat], retry=retry, traffic=traffic, timeouts=timeouts) as engine,
+        open_gateway(engine, queue=10) as gateway,
+    ):
+        got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": stream}))
+    assert trio.current_time() <= 13.5
+    assert sent == 1
+    assert got.status >= 400 or b"error" in got.body
+
+
 async def test_what_was_never_sent_is_refused_with_the_hint(autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         assert await line.request()
