@@ -15,7 +15,6 @@ import pydantic
 import pytest
 
 import manystream as ms
-from manystream.providers.convert.plain_forms import function_tool, is_mapping, read_tools
 from manystream.providers.convert.sdk_arguments import (
     CallOptions,
     check_names,
@@ -30,11 +29,8 @@ from manystream.providers.convert.sdk_arguments import (
     timeouts_of,
 )
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.given_body import GivenBody
 from manystream.providers.model.rules import why_deferred
-from manystream.providers.openai.chat.arguments import read_messages
 from manystream.providers.openai.chat.converter import ChatConverter
-from manystream.providers.wire.answer_bytes import kept_bytes
 
 
 class Color(enum.Enum):
@@ -72,8 +68,6 @@ def numbers() -> Iterator[int]:
 
 
 # --- arguments of an SDK as JSON ---
-
-
 @pytest.mark.parametrize(
     ("value", "json"),
     [
@@ -203,97 +197,7 @@ def test_a_class_with_a_schema_is_needed() -> None:
     assert refusal(lambda: schema_class({"a": 1}, "f")) == f"{words}dict is neither JSON nor an object of an SDK"
 
 
-# --- messages and tools in plain forms ---
-
-USER, SYSTEM = {"role": "user", "content": "u"}, {"role": "system", "content": "s"}
-MESSAGE = ms.Message.user("m")
-
-
-@pytest.mark.parametrize(
-    ("given", "messages", "system"),
-    [
-        ("x", [ms.Message.user("x")], None),
-        (MESSAGE, [MESSAGE], None),
-        ([SYSTEM, USER], [ms.Message.user("u")], "s"),
-        ((USER, MESSAGE, USER), [ms.Message.user("u"), MESSAGE, ms.Message.user("u")], None),
-        ([MESSAGE, USER, USER], [MESSAGE, ms.Message.user("u"), ms.Message.user("u")], None),
-        ([SYSTEM], [], "s"),
-    ],
-)
-def test_plain_messages_are_read(given: object, messages: list[ms.Message], system: str | None) -> None:
-    assert read_messages(given, None) == (messages, system)
-
-
-def test_values_that_are_no_plain_messages_are_returned_as_is() -> None:
-    for given in ([MESSAGE], (MESSAGE,), [MESSAGE, 7], 7, [], None):
-        assert read_messages(given, "s")[0] is given
-        assert read_messages(given, "s")[1] == "s"
-    assert read_messages("x", "s") == ([ms.Message.user("x")], "s")
-    assert read_messages(MESSAGE, "s") == ([MESSAGE], "s")
-    assert read_messages([USER], "s") == ([ms.Message.user("u")], "s")
-
-
-TWICE = "is a system prompt, which stands first, or in system=…: give one of the two"
-
-
-@pytest.mark.parametrize(
-    ("given", "system", "words"),
-    [
-        ([SYSTEM, USER], "s", f"messages[0]: {TWICE}"),
-        ([ms.Message.system("a"), USER], "s", f"messages[0]: {TWICE}"),
-        ([MESSAGE, MESSAGE, USER, {"role": "robot"}], None, "messages[3].role: unknown role 'robot'"),
-        ([{"role": "robot"}], None, "messages[0].role: unknown role 'robot'"),
-        ([MESSAGE, USER, {"role": "user", "content": b"x"}], None, f"messages[2].content: {BYTES}"),
-        ([USER, MESSAGE, 7], None, "messages[2]: must be a Message or a dict in OpenAI's chat form, not int"),
-        ([None, USER], None, "messages[0]: must be a Message or a dict in OpenAI's chat form, not NoneType"),
-        ([USER, "x"], None,
-            "messages[1]: must be a Message or a dict in OpenAI's chat form, not str; use Message.user(…)"),
-    ],
-)  # fmt: skip
-def test_a_plain_message_is_refused_by_its_place(given: object, system: str | None, words: str) -> None:
-    assert refusal(lambda: read_messages(given, system)) == words
-
-
-def test_a_later_system_message_is_a_message() -> None:
-    read, system = read_messages([MESSAGE, USER, SYSTEM], None)
-    assert (read[1:], system) == ([ms.Message.user("u"), ms.Message.system("s")], None)
-
-
-def test_plain_tools_are_read() -> None:
-    schema = {"type": "object"}
-    flat = {"name": "f", "description": "d", "parameters": schema, "strict": True}
-    tool = ms.Tool("f", "d", schema, True)  # type: ignore[arg-type]
-    assert read_tools([flat, {"type": "function", "function": flat}, tool, 7]) == [tool, tool, tool, 7]
-    assert read_tools(({"name": "f"},)) == [ms.Tool("f")]
-    given: object = "x"
-    assert read_tools(given) is given
-    assert is_mapping(flat)
-    assert not is_mapping([flat])
-
-
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [
-        ({"type": "web_search"}, "t.type: must be 'function', not 'web_search': put other tools into extra_body"),
-        ({}, "t.name: is missing"),
-        ({"name": ""}, "t.name: is missing"),
-        ({"name": 1}, "t.name: must be text, not a number"),
-        ({"name": "f", "description": 1}, "t.description: must be text, not a number"),
-        ({"name": "f", "parameters": []}, "t.parameters: must be an object, not an array"),
-        ({"name": "f", "strict": "x"}, "t.strict: must be true or false, not text"),
-        ({"name": "f", "strikt": True}, "t.strikt: is not a member of this form; did you mean 'strict'?"),
-        ({"name": "f", "zz": True},
-            "t.zz: is not a member of this form; its members are name, description, parameters, strict"),
-    ],
-)  # fmt: skip
-def test_a_plain_tool_is_refused_by_its_member(tool: dict[str, object], words: str) -> None:
-    assert refusal(lambda: function_tool(tool, "t")) == words  # type: ignore[arg-type]
-    assert refusal(lambda: read_tools([{"name": "f"}, tool])) == f"tools[1]{words[1:]}"
-
-
 # --- functions ---
-
-
 class Caller:
     async def __call__(self) -> str:
         return "k"
@@ -325,75 +229,3 @@ ASYNC = "is a coroutine function (async def)"
 )
 def test_a_callable_that_would_not_run_is_named(function: Callable[[], object], words: str) -> None:
     assert why_deferred(function) == words
-
-
-# --- the given form of a body ---
-
-SOURCES = {"a": ("seed",), "b.c": ("stop", "top_p"), "d": ("top_p",), "e": ("messages",)}
-
-
-def given_body(request: ms.Request, written: frozenset[str] = frozenset()) -> GivenBody:
-    from manystream.providers.model.given_body import given_body as make
-
-    return make("chat", {"a": 1, "b.c": [2], "e": "u"}, request, SOURCES, written)
-
-
-def restored(request: ms.Request, body: GivenBody, dialect: str = "chat") -> tuple[object, list[str]]:
-    members: dict[str, object] = {"a": 7, "b": {"c": 8}, "d": 9, "e": [], "x": 0}
-    warnings = ["seed: w", "stop is w", "other: w", "top_p: w", ""]
-    body.restore(dialect, members, request, SOURCES, warnings)  # type: ignore[arg-type]
-    return members, warnings
-
-
-def test_members_of_unchanged_fields_are_sent_as_given() -> None:
-    request = ms.Request("m", [MESSAGE], seed=1)
-    body = given_body(request)
-    assert restored(request, body) == ({"a": 1, "b": {"c": [2]}, "e": "u", "x": 0}, ["other: w", ""])
-    written: dict[str, object] = {"a": 7, "b": {"c": 8}, "d": 9, "e": [], "x": 0}
-    assert restored(request, body, "other") == (written, ["seed: w", "stop is w", "other: w", "top_p: w", ""])
-    changed = ms.Request("m", [MESSAGE], seed=2)
-    assert restored(changed, body) == ({"a": 7, "b": {"c": [2]}, "e": "u", "x": 0}, ["seed: w", "other: w", ""])
-    changed = ms.Request("m", [MESSAGE], seed=1, top_p=0.5)
-    assert restored(changed, body) == ({**written, "a": 1, "e": "u"}, ["other: w", "top_p: w", ""])
-    changed = ms.Request("m", [MESSAGE, MESSAGE], seed=1)
-    assert restored(changed, body)[0] == {"a": 1, "b": {"c": [2]}, "e": [], "x": 0}
-    kept = given_body(request, frozenset({"a", "d"}))
-    assert restored(request, kept)[0] == {"a": 7, "b": {"c": [2]}, "d": 9, "e": "u", "x": 0}
-
-
-def test_a_member_of_an_object_is_put_and_removed() -> None:
-    request = ms.Request("m", [MESSAGE])
-    sources = {"a.b.c": ("seed",), "a.d": ("stop",)}
-    body: dict[str, object] = {}
-    put = GivenBody("chat", {"a.b.c": 1}, frozenset(), {"seed": None, "stop": ()}, None)
-    put.restore("chat", body, request, sources, [])  # type: ignore[arg-type]
-    assert body == {"a": {"b": {"c": 1}}}
-    body = {"a": {"b": {"c": 1}, "d": 2}, "x": 0}
-    gone = GivenBody("chat", {}, frozenset(), {"seed": None, "stop": ()}, None)
-    gone.restore("chat", body, request, sources, [])  # type: ignore[arg-type]
-    assert body == {"x": 0}
-    body = {"a": 7}
-    gone.restore("chat", body, request, sources, [])  # type: ignore[arg-type]
-    assert body == {"a": 7}
-
-
-# --- memory ---
-
-
-class Slots:
-    __slots__ = ("a", "provider", "unset")
-
-    def __init__(self) -> None:
-        self.a = "abc"
-        self.provider = "x" * 1000
-
-
-def test_the_size_of_kept_values_is_counted() -> None:
-    shared = ["ab"]
-    assert kept_bytes("abc") == 3
-    assert kept_bytes(b"abcd") == 4
-    assert [kept_bytes(value) for value in (None, True, 5, 1.5, int)] == [1] * 5
-    assert kept_bytes({"ab": ["c", None]}) == 1 + 2 + 1 + 1 + 1
-    assert kept_bytes(("a", {"b"})) == 4
-    assert kept_bytes([shared, shared]) == 1 + 1 + 2 + 1
-    assert kept_bytes(Slots()) == 1 + 3 + 1

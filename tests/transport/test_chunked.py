@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.transport import chunked
-from manystream.transport.chunked import MAX_LINE_BYTES, ChunkDecoder, ChunkError
+from manystream.transport.chunked import MAX_LINE_BYTES, ChunkDecoder, ChunkError, size_line_length
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 OK, ERROR, INCOMPLETE = "ok", "error", "incomplete"
 
 
@@ -98,7 +99,6 @@ def cut(wire: bytes, places: list[int]) -> list[bytes]:
 
 
 # --- tables: each row whole, byte by byte, and at every split point ---
-
 ROWS: list[tuple[bytes, str, bytes, bytes]] = [
     (b"0\r\n\r\n", OK, b"", b""),
     (b"5\r\nhello\r\n0\r\n\r\n", OK, b"hello", b""),
@@ -167,8 +167,8 @@ def test_the_rows_agree_with_h11(wire: bytes, verdict: str, body: bytes, rest: b
 
 
 # --- random wires ---
-
 extensions = st.sampled_from([b"", b"", b"", b" ", b"\t ", b";a", b";a=b", b';a="b c"', b"; a = b ;c", b";\xff\r"])
+
 trailers = st.lists(
     st.sampled_from([b"A: 1\r\n", b"b:2\n", b"X-C:\r\n", b"D: a  b\t\r\n", b"E: \xff\r\n",
     b"F: 1\r\n folded\r\n\tmore\n"]), max_size=3,
@@ -240,8 +240,6 @@ def test_any_split_decodes_as_the_whole(body: tuple[bytes, bytes], data: st.Data
 
 
 # --- bounds and behaviour that h11 does not have ---
-
-
 def test_a_size_has_at_most_sixteen_digits() -> None:
     assert read_with_ours([b"0" * 15 + b"2\r\nhi\r\n0\r\n\r\n"]) == Reading(b"hi", OK, b"")
     assert read_with_ours([b"0" * 16 + b"2\r\nhi\r\n0\r\n\r\n"]).verdict == ERROR
@@ -335,3 +333,109 @@ def test_a_body_in_single_bytes_costs_linear_work() -> None:
 
     least, most = work(1000), work(8000)
     assert 0 < most <= 8 * least
+
+
+# --- chunks ---
+def decoded(wire: bytes, step: int) -> tuple[bytes, bool, bytes]:
+    decoder, body = ChunkDecoder(), b""
+    for position in range(0, len(wire), step):
+        body += decoder.feed(wire[position : position + step])
+    return body, decoder.done, decoder.rest
+
+
+TOO_LONG = "a chunk size line or trailer section is longer than 16384 bytes"
+
+
+@pytest.mark.parametrize("step", [100_000, 8000, 16384, 999])
+@pytest.mark.parametrize("what", ["size line", "trailers"])
+def test_a_line_of_16_kib_is_read_and_no_longer_one(what: str, step: int) -> None:
+    for size in (16384, 16385):
+        if what == "size line":
+            wire = b"2;" + b"x" * (size - 4) + b"\r\nab\r\n0\r\n\r\nrest"
+        else:
+            wire = b"2\r\nab\r\n0\r\n" + b"t: " + b"x" * (size - 7) + b"\r\n\r\nrest"
+        if size == 16384:
+            assert decoded(wire, step) == (b"ab", True, b"rest")
+        else:
+            with pytest.raises(ChunkError) as caught:
+                decoded(wire, step)
+            assert str(caught.value) == TOO_LONG
+
+
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        (b"1000000000000000\r\n", "a chunk of 1152921504606846976 bytes is larger than any response"),
+        (b"00000000000000001\r\n", "illegal chunk size line b'00000000000000001\\r\\n'"),
+        (b"2 ;" + b"x" * 80 + b"\r\n", "illegal chunk size line b'2 ;" + "x" * 57 + "'"),
+        (b"-2\r\n", "illegal chunk size line b'-2\\r\\n'"),
+        (b"2\n", "illegal chunk size line b'2\\n'"),
+        (b"2\r\nabx" + b"y" * 30, "expected CR LF after a chunk, got b'x" + "y" * 19 + "'"),
+        (b"2\r\nab\rx", "expected CR LF after a chunk, got b'x'"),
+        (b"0\r\nno trailer" + b"x" * 60 + b"\r\n\r\n", "illegal trailer line b'no trailer" + "x" * 50 + "'"),
+        (b"0\r\n folded: x\r\n\r\n", "illegal trailer line b' folded: x'"),
+    ],
+)
+def test_a_chunk_that_is_refused_is_quoted(wire: bytes, message: str) -> None:
+    with pytest.raises(ChunkError) as caught:
+        ChunkDecoder().feed(b"3\r\nabc\r\n" + wire)
+    assert (str(caught.value), caught.value.body) == (message, b"abc" + (b"ab" if b"ab" in wire else b""))
+
+
+def test_the_largest_chunk_is_awaited() -> None:
+    decoder = ChunkDecoder()
+    assert decoder.feed(b"fffffffffffffff\r\nabc") == b"abc"
+    assert (decoder.at_boundary, decoder.done, decoder.whole_chunks) == (False, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("wire", "whole", "boundary"),
+    [
+        (b"2\r\nab\r\n", 1, True),
+        (b"2\r\nab\r\n1\r\nc\r\n", 2, True),
+        (b"2\r\nab\r\n1\r\nc\r\n3\r\ndef\r\n", 3, True),
+        (b"1001\r\n" + b"x" * 4097 + b"\r\n", 0, True),
+        (b"fff\r\n" + b"x" * 4095 + b"\r\n", 1, True),
+        (b"2\r\nab\r\n1\r\n", 0, False),
+        (b"2\r\nab\r\n1", 0, False),
+        (b"2;x\r\nab\r\n", 0, True),
+        (b"2\r\nab\r", 0, False),
+        (b"2\r\nab\r\n0\r\n", 0, False),
+        (b"2\r\nab\r\n0\r\n\r\n", 0, False),
+    ],
+)
+def test_whole_chunks_are_counted(wire: bytes, whole: int, boundary: bool) -> None:
+    decoder = ChunkDecoder()
+    decoder.feed(wire)
+    assert (decoder.whole_chunks, decoder.at_boundary) == (whole, boundary)
+
+
+def test_a_line_that_is_not_complete_is_held_up_to_16_kib() -> None:
+    for before in (b"", b"2\r\nab\r\n"):
+        decoder = ChunkDecoder()
+        decoder.feed(before)
+        decoder.feed(b"2;" + b"x" * 8000)
+        assert decoder.feed(b"x" * 8382) == b""
+        with pytest.raises(ChunkError, match=TOO_LONG):
+            decoder.feed(b"x")
+
+
+def test_a_chunk_that_is_not_as_long_as_its_size_line_says() -> None:
+    with pytest.raises(ChunkError, match="expected CR LF after a chunk, got b'c"):
+        ChunkDecoder().feed(b"2\r\nabc\r\n")
+    decoder = ChunkDecoder()
+    assert [decoder.feed(piece) for piece in (b"7\r\nabc\r\n", b"de", b"\r\n")] == [b"abc\r\n", b"de", b""]
+    assert [decoder.feed(piece) for piece in (b"2\r\n", b"ab\r\n", b"1\r\n", b"c\r\n")] == [b"", b"ab", b"", b"c"]
+    assert (decoder.at_boundary, decoder.done) == (True, False)
+
+
+def test_bytes_after_the_body_are_the_rest() -> None:
+    decoder = ChunkDecoder()
+    assert (decoder.at_boundary, decoder.done, decoder.whole_chunks, decoder.rest) == (True, False, 0, b"")
+    assert [decoder.feed(piece) for piece in (b"2\r\nab\r\n0\r", b"\n\r\nx", b"y")] == [b"ab", b"", b""]
+    assert (decoder.done, decoder.rest) == (True, b"xy")
+
+
+def test_the_length_of_a_size_line() -> None:
+    wire = b"xx2\r\nab\r\nfff\r\n1000\r\n"
+    assert [size_line_length(wire, at) for at in (0, 2, 3, 9, 14, 20)] == [0, 3, 0, 5, 0, 0]

@@ -214,3 +214,65 @@ async def test_an_event_after_silence_is_at_once(
         nursery.cancel_scope.cancel()
     loop.close()
     assert max(owner.delays) < 2 * work
+
+
+# --- pauses ---
+def after(*ticks: tuple[float, float, int]) -> Coalescing:
+    coalescing = Coalescing()
+    for tick in ticks:
+        coalescing.record(*tick)
+    return coalescing
+
+
+def pauses(coalescing: Coalescing, at: float, count: int) -> list[float]:
+    """Record empty ticks at one time, and return the pause after each."""
+    found: list[float] = []
+    for _ in range(count):
+        coalescing.record(at, at, 0)
+        found.append(coalescing.pause)
+    return found
+
+
+HALF = (0.025, 0.05, 200)
+"""A window whose second half is one tick. It is as long as a window must be."""
+
+
+def test_a_pause_begins_when_too_many_wake_ups_were_used() -> None:
+    assert Coalescing().pause == 0.0
+    coalescing = after(HALF)
+    assert coalescing.pause == 0.0
+    found = pauses(coalescing, 0.05, 17)
+    assert (found[:16], found[16]) == ([0.0] * 16, pytest.approx(0.001))
+
+
+@pytest.mark.parametrize(("quiet", "pause"), [(0.0105, 0.001), (0.0107, 0.0)])
+def test_the_account_owes_at_most_sixteen_wake_ups(quiet: float, pause: float) -> None:
+    coalescing = after(HALF)
+    pauses(coalescing, 0.05, 100)
+    assert pauses(coalescing, 0.05 + quiet, 1) == [pytest.approx(pause)]
+
+
+@pytest.mark.parametrize(
+    ("tick", "pause"),
+    [
+        ((0.0375, 0.05, 200), 0.00075),
+        ((0.0125, 0.05, 200), 0.00075),
+        ((0.0, 0.05, 2000), 0.0),
+        ((-0.05, 0.05, 2000), 0.0),
+        ((0.025, 0.05, 74), 0.0),
+        ((0.025, 0.05, 76), 0.001),
+        ((0.025, 0.049, 200), 0.0),
+    ],
+)
+def test_the_pause_of_a_window(tick: tuple[float, float, int], pause: float) -> None:
+    coalescing = after(tick)
+    assert pauses(coalescing, tick[1], 17)[-1] == pytest.approx(pause)
+
+
+def test_each_window_counts_its_own_ticks() -> None:
+    coalescing = after(HALF, (0.075, 0.1, 50))
+    assert pauses(coalescing, 0.1, 17)[-1] == 0.0, "50 connections in 50 ms are too few"
+    coalescing.record(0.1625, 0.175, 300)
+    assert pauses(coalescing, 0.175, 40)[-1] == pytest.approx(4 * 0.001 * (1 / 6) * (5 / 6))
+    coalescing = after((0.0, 0.01, 100), (0.02, 0.03, 100), (0.04, 0.05, 100))
+    assert pauses(coalescing, 0.05, 17)[-1] == pytest.approx(4 * 0.001 * 0.6 * 0.4)

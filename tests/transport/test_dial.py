@@ -5,7 +5,8 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 import trio
@@ -14,13 +15,15 @@ import trustme
 from trio.testing import MockClock
 
 from manystream.transport import dial as dial_module
+from manystream.transport import dial as module
 from manystream.transport.backend import Backend
-from manystream.transport.dial import ATTEMPT_DELAY, SOCKET_OPTIONS, dial
+from manystream.transport.dial import ATTEMPT_DELAY, SOCKET_OPTIONS, dial, dial_options
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.proxy import parse_proxy_url
-from manystream.transport.resolve import Address, Resolver, interleaved
+from manystream.transport.proxy import ProxyConfig, parse_proxy_url
+from manystream.transport.resolve import Address, Resolver
 from manystream.transport.tls import TLSConfig, make_context
 from manystream.transport.tls_socket import TLSSocket
+from manystream.transport.trio_backend import TRIO
 from manystream.transport.url import Origin
 from tests.support.addresses import (
     BLACK_HOLE,
@@ -40,6 +43,7 @@ from tests.support.addresses import (
 pytestmark = pytest.mark.usefixtures("no_leak")
 
 NAME = "api.example.test"
+
 IPV6 = "::1"
 
 
@@ -54,8 +58,6 @@ async def failure(origin: Origin, phase: Phase) -> TransportError:
 
 
 # --- the result of a dial ---
-
-
 async def test_a_socket_is_non_blocking_and_has_its_options() -> None:
     async with serving(echo) as port:
         with await dial(Origin("http", LOOPBACK, port)) as sock:
@@ -108,26 +110,6 @@ async def test_a_tls_error_names_the_origin(ca: trustme.CA, trusting: ssl.SSLCon
         with names, pytest.raises(TransportError, match=f"TLS with https://{NAME}:{port}: ") as caught:
             await dial(Origin("https", NAME, port), tls_context=trusting)
     assert caught.value.phase is Phase.TLS
-
-
-# --- happy eyeballs ---
-
-
-def test_address_families_alternate_from_the_first_one() -> None:
-    def addresses(text: str) -> list[Address]:
-        return [
-            Address(socket.AF_INET6, (name, 1, 0, 0)) if name.isupper() else Address(socket.AF_INET, (name, 1))
-            for name in text
-        ]
-
-    def order(text: str) -> str:
-        return "".join(str(address.sockaddr[0]) for address in interleaved(addresses(text)))
-
-    assert order("") == ""
-    assert order("a") == "a"
-    assert order("abAB") == "aAbB"
-    assert order("ABCa") == "AaBC"
-    assert order("Aabc") == "Aabc"
 
 
 async def test_a_dead_first_address_costs_one_attempt_delay() -> None:
@@ -216,8 +198,6 @@ async def test_a_dial_cancelled_as_it_connects_leaks_no_socket(
 
 
 # --- connections that fail ---
-
-
 async def test_a_refused_connection_is_named_with_address_and_errno() -> None:
     port = closed_port()
     error = await failure(Origin("http", LOOPBACK, port), Phase.CONNECT)
@@ -270,101 +250,7 @@ async def test_a_dial_without_descriptors_reports_exhaustion(no_descriptors: Cal
     assert not error.permanent
 
 
-async def test_a_lookup_without_descriptors_reports_exhaustion() -> None:
-    with answering(Names({NAME: OSError(errno.EMFILE, os.strerror(errno.EMFILE))})):
-        error = await failure(Origin("http", NAME, 80), Phase.DNS)
-    assert str(error).startswith(f"cannot look up '{NAME}': EMFILE (Too many open files: this process has")
-    assert not error.permanent
-
-
-# --- names ---
-
-
-@pytest.mark.parametrize(
-    ("code", "permanent"),
-    [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False), (socket.EAI_FAIL, False)],
-)
-async def test_a_failed_lookup_is_permanent_only_for_an_unknown_host(code: int, permanent: bool) -> None:
-    with answering(Names({NAME: socket.gaierror(code, "the resolver's words")})):
-        error = await failure(Origin("http", NAME, 80), Phase.DNS)
-    assert str(error) == f"cannot look up '{NAME}': the resolver's words"
-    assert error.permanent is permanent
-
-
-async def test_an_empty_result_is_a_failed_lookup() -> None:
-    with answering(Names({NAME: []})):
-        error = await failure(Origin("http", NAME, 80), Phase.DNS)
-    assert "no address" in str(error)
-
-
-async def test_localhost_is_looked_up_by_the_system() -> None:
-    async with serving(echo) as port:
-        with await dial(Origin("http", "localhost", port)) as sock:
-            assert await echoes(sock)
-
-
-async def test_concurrent_lookups_of_one_name_share_one_query(autojump_clock: MockClock) -> None:
-    resolver, answers = Resolver(), list[list[Address]]()
-
-    async def ask(name: str) -> None:
-        answers.append(await resolver.resolve(name, 80))
-
-    table: dict[str, list[tuple[str, int]] | OSError] = {NAME: [(LOOPBACK, 80)], "other.test": [("127.0.0.2", 80)]}
-    with answering(Names(table, delay=5)) as names:
-        async with trio.open_nursery() as nursery:
-            for _ in range(100):
-                nursery.start_soon(ask, NAME)
-            nursery.start_soon(ask, "other.test")
-            await trio.testing.wait_all_tasks_blocked()
-            assert repr(resolver) == "<Resolver running=2>"
-        assert sorted(names.asked) == sorted([NAME, "other.test"])  # the scheduler decides which comes first
-        assert answers.count([Address(socket.AF_INET, (LOOPBACK, 80))]) == 100
-        await ask(NAME)
-        assert names.asked[2:] == [NAME]
-    assert repr(resolver) == "<Resolver running=0>"
-
-
-async def test_a_failed_shared_lookup_names_each_caller_s_origin(autojump_clock: MockClock) -> None:
-    resolver, errors = Resolver(), list[TransportError]()
-
-    async def ask(origin: str) -> None:
-        with pytest.raises(TransportError) as caught:
-            await resolver.resolve(NAME, 80, origin=origin)
-        errors.append(caught.value)
-
-    with answering(Names({NAME: socket.gaierror(socket.EAI_NONAME, "unknown")}, delay=5)) as names:
-        async with trio.open_nursery() as nursery:
-            for number in range(3):
-                nursery.start_soon(ask, f"http://{number}")
-    assert names.asked == [NAME]
-    assert sorted(error.origin for error in errors) == ["http://0", "http://1", "http://2"]
-    assert all(error.permanent for error in errors)
-
-
-async def test_a_cancelled_lookup_is_repeated_for_the_next_caller(autojump_clock: MockClock) -> None:
-    resolver, answers = Resolver(), list[list[Address]]()
-
-    async def ask() -> None:
-        answers.append(await resolver.resolve(NAME, 80))
-
-    with answering(Names({NAME: [(LOOPBACK, 80)]}, delay=5)) as names:
-        async with trio.open_nursery() as nursery:
-            with trio.move_on_after(2):
-                nursery.start_soon(_later, 1, ask)
-                nursery.start_soon(_later, 1, ask)
-                await ask()
-    assert names.asked == [NAME, NAME]
-    assert len(answers) == 2
-
-
-async def _later(seconds: float, function: Callable[[], Awaitable[None]]) -> None:
-    await trio.sleep(seconds)
-    await function()
-
-
 # --- cancelling, at each step ---
-
-
 async def cancelled_in(phase: Phase, origin: Origin, **options: object) -> None:
     """Dial, cancel when the step has begun and is blocked, and check that no socket was leaked."""
     before, phases = open_sockets(), list[Phase]()
@@ -383,11 +269,6 @@ async def cancelled_in(phase: Phase, origin: Origin, **options: object) -> None:
     # The server closes its end one iteration later; the client's end must be closed now.
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert open_sockets() <= before
-
-
-async def test_cancelling_a_lookup_returns_at_once() -> None:
-    with answering(Names({NAME: []}, delay=3600)):
-        await cancelled_in(Phase.DNS, Origin("http", NAME, 80))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -437,3 +318,264 @@ async def test_a_caller_s_timeout_ends_a_dial_to_a_black_hole() -> None:
             await dial(Origin("http", BLACK_HOLE, dead))
     assert scope.cancelled_caught
     assert trio.current_time() - before < 5
+
+
+PLAIN_ORIGIN = Origin("http", "h.test", 80)
+
+SECURE = Origin("https", "h.test", 443)
+
+PROXY = ProxyConfig(Origin("http", "p.test", 3128))
+
+MEMBERS = ("unread", "protocol", "sent", "permanent", "exhausted", "eof")
+
+
+def facts(error: BaseException | None) -> tuple[str, Phase, str, set[str]]:
+    """Return an error's message, phase and origin, and the names of its members that are true."""
+    assert isinstance(error, TransportError)
+    return str(error), error.phase, error.origin, {name for name in MEMBERS if getattr(error, name)}
+
+
+async def dial_failure(of: Callable[[], Awaitable[object]]) -> tuple[str, Phase, str, set[str]]:
+    with pytest.raises(TransportError) as caught:
+        await of()
+    return facts(caught.value)
+
+
+# --- dialling ---
+def opens(result: object) -> Callable[[str, int], Awaitable[Any]]:
+    async def connect(host: str, port: int) -> object:
+        assert (host, port) == ("h.test", 80)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return connect
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "true"),
+    [
+        (OSError(errno.ECONNREFUSED, "Connection refused"), "dial raised ECONNREFUSED (Connection refused)", set()),
+        (ValueError("no such unit"), "dial raised ValueError: no such unit", {"permanent"}),
+        (5, "dial must return a connected stream socket, not int", {"permanent"}),
+    ],
+)  # fmt: skip
+async def test_an_error_of_the_program_s_own_dial(result: object, text: str, true: set[str]) -> None:
+    found = await dial_failure(lambda: dial(PLAIN_ORIGIN, connect=opens(result)))
+    assert found == (f"cannot connect to http://h.test:80: {text}", Phase.CONNECT, "http://h.test:80", true)
+
+
+async def test_a_datagram_socket_is_no_connection() -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        text, *_ = await dial_failure(lambda: dial(PLAIN_ORIGIN, connect=opens(sock)))
+    assert text == "cannot connect to http://h.test:80: dial must return a connected stream socket, not socket"
+
+
+async def test_the_program_s_own_dial_is_the_only_step() -> None:
+    ours, theirs = socket.socketpair()
+    phases: list[Phase] = []
+    with theirs:
+        sock = await dial(PLAIN_ORIGIN, connect=opens(ours), proxy=PROXY, on_phase=phases.append)
+        assert sock is ours
+        assert ours.getblocking() is False
+        assert phases == [Phase.CONNECT]
+        sock.close()
+    with pytest.raises(ValueError, match="needs a tls_context"):
+        await dial(SECURE)
+
+
+@pytest.mark.parametrize(("count", "more"), [(8, ""), (9, "; and 1 more addresses"), (12, "; and 4 more addresses")])
+async def test_eight_addresses_are_named(count: int, more: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(address: Address, backend: object) -> socket.socket:
+        raise OSError(errno.EMFILE if address.sockaddr[0] == "10.0.0.9" else errno.ECONNREFUSED, "No")
+
+    class Many(Resolver):
+        async def resolve(self, host: str, port: int, *, origin: str = "") -> list[Address]:
+            assert (host, port, origin) == ("p.test", 3128, "http://h.test:80")
+            return [Address(socket.AF_INET, (f"10.0.0.{number}", 80)) for number in range(1, count + 1)]
+
+    monkeypatch.setattr(dial_module, "_connect_one", refuse)
+    phases: list[Phase] = []
+    tried = "; ".join(f"10.0.0.{number}:80 ECONNREFUSED (No)" for number in range(1, 9))
+    assert await dial_failure(lambda: dial(PLAIN_ORIGIN, resolver=Many(), proxy=PROXY, on_phase=phases.append)) == (
+        f"cannot connect to proxy http://p.test:3128 for http://h.test:80: {tried}{more}", Phase.CONNECT,
+        "http://h.test:80", {"exhausted"} if count > 8 else set(),
+    )  # fmt: skip
+    assert phases == [Phase.DNS, Phase.CONNECT]
+
+
+def test_options_of_a_dial_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TransportError) as caught:
+        dial_options(PLAIN_ORIGIN, TLSConfig(), None, {"http_proxy": "socks5://p"})
+    assert facts(caught.value)[1:] == (Phase.CONNECT, "http://h.test:80", {"permanent"})
+    with pytest.raises(TransportError) as caught:
+        dial_options(SECURE, TLSConfig(ca_file="/nonexistent/ca.pem"), PROXY, {})
+    assert facts(caught.value) == (
+        "cannot load the CA certificates of /nonexistent/ca.pem: No such file or directory", Phase.CONNECT,
+        "https://h.test:443", {"permanent"},
+    )  # fmt: skip
+
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "open", none_left)
+    with pytest.raises(TransportError) as caught:
+        dial_options(SECURE, TLSConfig(ca_data="never read"), None, {})
+    assert facts(caught.value) == (
+        "cannot set up TLS for https://h.test:443: EIO (Input/output error)", Phase.TLS, "https://h.test:443", set(),
+    )  # fmt: skip
+    assert dial_options(PLAIN_ORIGIN, TLSConfig(ca_file="/nonexistent"), PROXY, {"http_proxy": "x"}) == (None, PROXY)
+    assert dial_options(PLAIN_ORIGIN, TLSConfig(), None, {"http_proxy": "http://p.test:3128"}) == (None, PROXY)
+
+
+def test_the_keep_alive_options_are_these() -> None:
+    """The socket options on Linux. Other systems have fewer of them, or other names."""
+    wanted = [
+        ("IPPROTO_TCP", "TCP_NODELAY", 1), ("SOL_SOCKET", "SO_KEEPALIVE", 1), ("IPPROTO_TCP", "TCP_KEEPIDLE", 60),
+        ("IPPROTO_TCP", "TCP_KEEPALIVE", 60), ("IPPROTO_TCP", "TCP_KEEPINTVL", 60), ("IPPROTO_TCP", "TCP_KEEPCNT", 5),
+        ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 120_000),
+    ]  # fmt: skip
+    here = [(getattr(socket, level), getattr(socket, name), value) for level, name, value in wanted
+            if hasattr(socket, name)]  # fmt: skip
+    assert [*SOCKET_OPTIONS] == here
+    assert [*dial_module._SOCKET_OPTIONS] == wanted  # pyright: ignore[reportPrivateUsage]
+
+
+ORIGIN = Origin("http", "h.test", 80)
+
+
+class FakeSocket:
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Addresses(Resolver):
+    """A resolver that finds so many addresses."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+
+    async def resolve(self, host: str, port: int, *, origin: str = "") -> list[Address]:
+        return [Address(socket.AF_INET, (str(number), port)) for number in range(self.count)]
+
+
+class Net:
+    """A network. answers: for each address, when it answers after the attempt began, and whether it refuses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: Sequence[tuple[float, bool]]) -> None:
+        self.answers = answers
+        self.begun: list[float] = []
+        self.cancelled: list[int] = []
+        self.sockets: dict[int, FakeSocket] = {}
+        monkeypatch.setattr(module, "_connect_one", self.connect)
+
+    async def connect(self, address: Address, backend: object) -> FakeSocket:
+        number = int(address.sockaddr[0])
+        self.begun.append(trio.current_time())
+        seconds, refuses = self.answers[number]
+        try:
+            await trio.sleep(seconds)
+        except trio.Cancelled:
+            self.cancelled.append(number)
+            raise
+        if refuses:
+            raise OSError(errno.ECONNREFUSED, "Connection refused")
+        self.sockets[number] = FakeSocket()
+        return self.sockets[number]
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun", "winner", "ended"),
+    [
+        ([(5, False)], [0], 0, 5),
+        ([(0.2, False), (9, False)], [0], 0, 0.2),
+        ([(0.3, False), (9, False), (9, False)], [0, 0.25], 0, 0.3),
+        ([(9, False), (0.1, False), (9, False)], [0, 0.25], 1, 0.35),
+        ([(0.1, True), (0.1, True), (0.1, False), (9, False)], [0, 0.1, 0.2], 2, 0.3),
+        ([(0.4, True), (0.3, False), (9, False)], [0, 0.25, 0.5], 1, 0.55),
+        ([(9, False), (9, False), (9, False)], [0, 0.25, 0.5], 0, 9),
+    ],
+)
+async def test_each_attempt_begins_after_a_quarter_second_or_a_failure(
+    answers: list[tuple[float, bool]],
+    begun: list[float],
+    winner: int,
+    ended: float,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+) -> None:
+    net, start = Net(monkeypatch, answers), trio.current_time()
+    found: object = await dial(ORIGIN, resolver=Addresses(len(answers)))
+    assert found is net.sockets[winner]
+    assert [round(at - start, 3) for at in net.begun] == begun
+    assert trio.current_time() - start == pytest.approx(ended)
+    assert [number for number, sock in net.sockets.items() if sock.is_closed] == []
+    refused = {number for number in range(len(begun)) if answers[number][1]}
+    assert set(net.cancelled) == set(range(len(begun))) - refused - {winner}
+
+
+async def test_a_late_failed_attempt_ends_nothing(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    net = Net(monkeypatch, [(1, True), (2, True), (3, False)])
+    found: object = await dial(ORIGIN, resolver=Addresses(3))
+    assert found is net.sockets[2]
+
+
+async def test_failures_are_listed_in_their_order(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
+    Net(monkeypatch, [(2, True), (1, True)])
+    with pytest.raises(TransportError) as caught:
+        await dial(ORIGIN, resolver=Addresses(2))
+    refused = "ECONNREFUSED (Connection refused)"
+    assert str(caught.value) == f"cannot connect to http://h.test:80: 1:80 {refused}; 0:80 {refused}"
+    cause = caught.value.__cause__
+    assert isinstance(cause, ExceptionGroup)
+    assert (cause.message, len(cause.exceptions)) == ("connection attempts", 2)
+
+
+class Plain:
+    """A socket that refuses these options."""
+
+    def __init__(self, *refused: int) -> None:
+        self.refused = refused
+        self.set: list[tuple[int, int, int]] = []
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if option in self.refused:
+            raise OSError(errno.ENOPROTOOPT, "Protocol not available")
+        self.set.append((level, option, value))
+
+
+def test_options_that_a_sandbox_refuses_are_left_out() -> None:
+    options = list(module.SOCKET_OPTIONS)
+    assert (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1) in options
+    assert (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1) in options
+    every = Plain()
+    module._set_options(every)  # type: ignore[arg-type]
+    assert every.set == options
+    some = Plain(socket.SO_KEEPALIVE)
+    module._set_options(some)  # type: ignore[arg-type]
+    assert [one for one in options if one[1] != socket.SO_KEEPALIVE] == [one for one in options if one in some.set]
+
+
+async def test_a_connection_is_in_progress_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        sock = await module._connect_one(Address(socket.AF_INET, ("127.0.0.1", port)), TRIO)
+        assert (sock.getpeername()[1], sock.getblocking()) == (port, False)
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        sock.close()
+    made: list[socket.socket] = []
+    create = socket.socket
+
+    def make(*arguments: int) -> socket.socket:
+        made.append(create(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(module.socket, "socket", make)
+    with pytest.raises(ConnectionRefusedError) as caught:
+        await module._connect_one(Address(socket.AF_INET, ("127.0.0.1", port)), TRIO)
+    assert caught.value.strerror == os.strerror(errno.ECONNREFUSED)
+    assert [one.fileno() for one in made] == [-1]

@@ -1,9 +1,11 @@
 """The kernel's timer: its descriptor is readable after its time, and only then."""
 
+import ctypes
 import os
 import select
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -86,3 +88,32 @@ def test_a_system_that_refuses_one_has_none(monkeypatch: pytest.MonkeyPatch, lib
 def test_other_systems_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_timer, "sys", SimpleNamespace(platform="darwin"))
     assert make_kernel_timer() is None
+
+
+# --- the kernel's timer ---
+def test_the_kernel_gets_nanoseconds_below_a_second() -> None:
+    asked: list[tuple[int, int, list[int], object]] = []
+
+    def set_time(descriptor: int, flags: int, address: ctypes.c_void_p, old: object) -> None:
+        assert address.value is not None
+        asked.append((descriptor, flags, list((ctypes.c_long * 4).from_address(address.value)), old))
+
+    library: Any = SimpleNamespace(timerfd_settime=set_time)
+    timer = KernelTimer(-1, library)
+    for seconds in (0.25, 0.0, 1e-12, 1.0, 0.9999999999):
+        timer.start(seconds)
+    timer.stop()
+    nanoseconds = [250_000_000, 1, 1, 999_999_999, 999_999_999, 0]
+    assert asked == [(-1, 0, [0, 0, 0, each], None) for each in nanoseconds]
+    arguments: Any = set_time
+    assert arguments.argtypes == (ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def test_the_kernel_s_timer_does_not_block_and_is_not_inherited() -> None:
+    timer = make_kernel_timer()
+    if timer is None:
+        pytest.skip("this system has no timerfd")
+    assert (os.get_blocking(timer.fileno()), os.get_inheritable(timer.fileno())) == (False, False)
+    with pytest.raises(BlockingIOError):
+        os.read(timer.fileno(), 8)
+    timer.close()

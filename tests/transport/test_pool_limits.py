@@ -1,16 +1,12 @@
 """The pool's limits: ages, idle and draining connections, queues of waiters that gave up, and dials that fail."""
 
-from typing import Any
-
 import pytest
 import trio
 from trio.testing import MockClock
 
-from manystream.transport.dials import Dials
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection, State
 from manystream.transport.pool import PoolLimits
-from manystream.transport.trio_backend import TrioBackend
 from manystream.transport.url import Origin
 from tests.transport.test_pool import A, Asker, B, Rig, open_rig
 
@@ -180,16 +176,6 @@ async def test_idle_connections_make_room_for_a_dial_s_descriptor() -> None:
         assert [state(asker) for asker in askers] == [State.CLOSED] * 10
 
 
-async def test_eight_dials_without_descriptors_are_enough() -> None:
-    async with open_rig() as rig:
-        askers = await idle(rig, 70)
-        rig.fail, dials = EXHAUSTED, rig.dials
-        rig.ask(B)
-        await rig.settle()
-        assert rig.dials - dials == 8
-        assert [state(asker) for asker in askers] == [State.CLOSED] * 64 + [State.IDLE] * 6
-
-
 async def test_another_error_of_a_dial_closes_no_idle_connection() -> None:
     async with open_rig() as rig:
         askers = await idle(rig, 2)
@@ -198,28 +184,6 @@ async def test_another_error_of_a_dial_closes_no_idle_connection() -> None:
         await rig.settle()
         assert (asked.error, rig.dials - dials) == (rig.fail, 1)
         assert [state(asker) for asker in askers] == [State.IDLE] * 2
-
-
-async def test_sixteen_dials_begin_before_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[int] = []
-    seen: list[int] = []
-    start, checkpoint = TrioBackend.start, TrioBackend.checkpoint
-
-    def count(backend: TrioBackend, function: Any, *arguments: Any) -> Any:
-        begun.extend([1] * len(arguments))
-        return start(backend, function, *arguments)
-
-    async def others_run(backend: TrioBackend) -> None:
-        seen.append(len(begun))
-        await checkpoint(backend)
-
-    async with open_rig() as rig:
-        monkeypatch.setattr(TrioBackend, "start", count)
-        monkeypatch.setattr(TrioBackend, "checkpoint", others_run)
-        for _ in range(40):
-            rig.ask()
-        await rig.settle()
-        assert (seen, rig.dials) == ([16, 32, 40], 40)
 
 
 async def test_waiters_that_gave_up_do_not_fill_the_queue() -> None:
@@ -314,14 +278,6 @@ async def test_a_dropped_pool_knows_no_waiter() -> None:
         assert str(asker.error) == "the engine was closed"
 
 
-async def test_a_dial_that_has_not_begun_is_dropped_with_its_pool() -> None:
-    async with open_rig() as rig:
-        rig.ask()
-        rig.pool.drop()
-        await rig.settle()
-        assert rig.dials == 0
-
-
 async def test_a_fresh_waiter_takes_no_connection_that_was_used() -> None:
     async with open_rig(PoolLimits(max_per_origin=1)) as rig:
         first, fresh = rig.ask(), Asker()
@@ -345,40 +301,3 @@ async def test_origins_take_turns_under_the_total_cap() -> None:
             connection = askers[number].connection
             connection.close()
         assert order == [0, 1, 4, 2, 5, 3]
-
-
-async def test_a_dial_s_defect_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    defect = ValueError("a defect")
-
-    async def fail(*_: object) -> None:
-        raise defect
-
-    async with open_rig() as rig:
-        monkeypatch.setattr(Dials, "_run", fail)
-        asker = rig.ask()
-        await rig.settle()
-        assert (asker.defect, asker.error) == (defect, None)
-        rig.pool.abandon(asker)
-    assert [record.getMessage() for record in caplog.records] == [
-        "a dial to http://a.test:80 raised: a defect in manystream"
-    ]
-
-
-async def test_a_dial_may_begin_with_another(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    start = TrioBackend.start
-
-    def fail(backend: TrioBackend, function: Any, *arguments: Any) -> Any:
-        if arguments:
-            raise MemoryError
-        return start(backend, function, *arguments)
-
-    async with open_rig() as rig:
-        with monkeypatch.context() as patch:
-            patch.setattr(TrioBackend, "start", fail)
-            first = rig.ask()
-            await rig.settle()
-        assert (first.connection, first.defect) == (None, None)
-        second = rig.ask()
-        await rig.settle()
-        assert (state(first), state(second)) == (State.HEAD, State.HEAD)
-    assert [record.getMessage() for record in caplog.records] == ["beginning a dial raised: a defect in manystream"]

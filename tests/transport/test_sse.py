@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from manystream.providers.catalog import dialect
 from manystream.transport import sse
-from manystream.transport.sse import BARE_BYTES, BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser
+from manystream.transport.sse import BARE_BYTES, BARE_LINES, ServerSentEvent, SSEOverflowError, SSEParser, usual_framing
 
 SHARED = "MANYSTREAM_SHARED"
 """The environment variable that names a folder with more vectors (`vectors/sse.json`)."""
@@ -85,7 +85,6 @@ def cuts(body: bytes) -> list[list[bytes]]:
 
 
 # --- tables ---
-
 BOM = b"\xef\xbb\xbf"
 
 WHOLE: dict[bytes, list[ServerSentEvent]] = {
@@ -214,12 +213,13 @@ def test_an_event_is_returned_at_the_first_byte_of_its_end(line_end: bytes) -> N
 
 
 # --- random bodies ---
-
 line_ends = st.sampled_from([b"\n", b"\r", b"\r\n"])
+
 fields = st.sampled_from(
     b"data: a|data:|data|data:  b|event: x|event|: c|:|id: 1|retry: 5|bare| error: e|x: y| data: d| data| : e||||"
     b"data: \xe2\x80\xa8|data: \xff|data:\x00|\xef\xbb\xbf|\xef\xbb".split(b"|")
 )
+
 bodies = st.one_of(
     st.lists(st.tuples(fields, line_ends), max_size=12).map(lambda lines: b"".join(map(b"".join, lines))),
     st.tuples(st.sampled_from([b"", BOM, BOM[:2]]), st.lists(fields | line_ends, max_size=16)).map(
@@ -245,8 +245,6 @@ def test_any_bytes_parse_alike_byte_by_byte(body: bytes) -> None:
 
 
 # --- bounds ---
-
-
 @pytest.mark.parametrize(("beginning", "step"), [(b"data: ", b"x"), (b"", b"data:\n"), (b"", b"x")])
 def test_an_event_beyond_the_cap_is_refused_as_it_arrives(beginning: bytes, step: bytes) -> None:
     parser = SSEParser(max_event_bytes=1000)
@@ -318,8 +316,6 @@ def test_time_is_linear_in_the_bytes(piece: bytes) -> None:
 
 
 # --- vectors from elsewhere ---
-
-
 def shared_vectors() -> list[Any]:
     """Return the vectors of the folder that the environment variable names; none if it is not set."""
     folder = os.environ.get(SHARED)
@@ -372,3 +368,108 @@ def test_a_cr_after_an_event_name_is_not_part_of_it() -> None:
     parser.feed(b"\n")
     for _ in range(2):
         assert parser.feed(b"event: a\r\ndata: x\n\n") == [("a", b"x")]
+
+
+# --- events ---
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_an_event_of_the_cap_is_read_and_no_larger_one(step: int) -> None:
+    for size, fits in ((94, True), (95, False)):
+        parser, wire = SSEParser(100), b"data: " + b"x" * size
+        for position in range(0, len(wire), step):
+            if fits or position + step < len(wire):
+                assert parser.feed(wire[position : position + step]) == []
+                continue
+            with pytest.raises(SSEOverflowError) as caught:
+                parser.feed(wire[position : position + step])
+            assert str(caught.value) == "one event is larger than 100 bytes"
+        if fits:
+            assert parser.pending == 100
+            assert list(parser.feed(b"\n\n")) == [("", b"x" * 94)]
+            assert parser.pending == 0
+
+
+def test_lines_of_data_are_counted_with_their_ends() -> None:
+    parser = SSEParser(100)
+    assert parser.feed(b"data: abc\ndata: de\nda") == []
+    assert parser.pending == 4 + 3 + 2
+    assert parser.feed(b"ta:f\n") == []
+    assert parser.pending == 9
+    assert (parser.at_boundary, list(parser.feed(b"\n"))) == (False, [("", b"abc\nde\nf")])
+    assert (parser.pending, parser.at_boundary) == (0, True)
+
+
+def test_a_call_that_completes_an_event_does_not_overflow() -> None:
+    parser = SSEParser(10)
+    assert list(parser.feed(b"data: a\n\ndata: " + b"x" * 20)) == [("", b"a")]
+    with pytest.raises(SSEOverflowError):
+        parser.feed(b"x")
+
+
+def test_64_kib_of_lines_that_are_no_field_are_kept() -> None:
+    parser = SSEParser()
+    assert list(parser.feed(b"one\n: comment\nid: 1\nretry: 5\n  two\ndatax: y\n")) == []
+    assert list(parser.feed(b"z" * 65536 + b"\nmore\n\n")) == [("\n", b"one\n  two\n" + b"z" * (65536 - 10))]
+
+
+@pytest.mark.parametrize(
+    ("wire", "events"),
+    [
+        (b"\xef\xbb\xbfdata: a\n\n", [("", b"a")]),
+        (b"\xef\xbbdata: a\n\n", [("\n", b"\xef\xbbdata: a")]),
+        (b" data: a\n\n", [("", b"a")]),
+        (b"data:a\ndata:  b\ndata\n\n", [("", b"a\n b\n")]),
+        (b"event: x\ndata: a\n\ndata: b\n\n", [("x", b"a"), ("", b"b")]),
+        (b"event:x\nevent: y\ndata: a\r\n\r\n", [("y", b"a")]),
+        (b"event: x\n\ndata: a\n\n", [("", b"a")]),
+        (b"event: \xff\ndata: a\n\n", [("\ufffd", b"a")]),
+        (b"data: a\r\rdata: b\r\n\r\n", [("", b"a"), ("", b"b")]),
+        (b"data: a\ndata: b\n\n", [("", b"a\nb")]),
+        (b"data: a\nid: 1\n\n", [("", b"a")]),
+        (b"id: 1\ndata: a\n\n", [("", b"a")]),
+        (b"data: a\rdata: b\n\n", [("", b"a\nb")]),
+        (b"data: a\r\ndata: b\r\n\r\n", [("", b"a\nb")]),
+        (b"data: a\n\ndata: b\n\ndata: c\n\n", [("", b"a"), ("", b"b"), ("", b"c")]),
+        (b"event: x\ndata: a\n\nevent: x\ndata: b\n\nevent: y\ndata: c\n\n", [("x", b"a"), ("x", b"b"), ("y", b"c")]),
+        (b"event: x\nevent: y\ndata: a\n\n", [("y", b"a")]),
+        (b"xevent: x\ndata: a\n\n", [("", b"a")]),
+        (b"event: " + b"n" * 80 + b"\ndata: a\n\n", [("n" * 80, b"a")]),
+        (b"data: \n\n", [("", b"")]),
+        (b"\n\ndata: a\n\n", [("", b"a")]),
+        (b"data: a\n", []),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, 1000])
+@pytest.mark.parametrize("warm", [False, True])
+def test_events_of_any_form_cut_anywhere(wire: bytes, events: list[tuple[str, bytes]], step: int, warm: bool) -> None:
+    parser = SSEParser()
+    if warm and not wire.startswith(b"\xef"):
+        assert list(parser.feed(b"data: first\n\n")) == [("", b"first")]
+    found = [event for at in range(0, len(wire), step) for event in parser.feed(wire[at : at + step])]
+    assert found == events
+    assert list(parser.end()) == ([("", b"a")] if wire == b"data: a\n" else [])
+
+
+def test_the_end_completes_an_event_and_a_partial_mark() -> None:
+    parser = SSEParser()
+    parser.feed(b"\xef\xbb")
+    assert list(parser.end()) == [("\n", b"\xef\xbb")]
+    parser = SSEParser()
+    parser.feed(b"event: x\ndata: a")
+    assert list(parser.end()) == [("x", b"a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "wire", "expected"),
+    [
+        ("", b"a", b"data: a\n\n", (b"data: ", b"\n\n")),
+        ("x", b"a", b"data: b\n\nevent: x\ndata: a\r\n\r\n", (b"event: x\ndata: ", b"\r\n\r\n")),
+        ("", b"a", b"xdata: a\n\n", None),
+        ("", b"a", b"ta: a\n\n", (b"data: ", b"\n\n")),
+        ("", b"a", b"\n\n", (b"data: ", b"\n\n")),
+        ("", b"a", b"\n", None),
+        ("", b"a", b"data:a\n\n", None),
+        ("", b"", b"data: \n\n", None),
+    ],
+)
+def test_how_the_last_event_ends(name: str, payload: bytes, wire: bytes, expected: tuple[bytes, bytes] | None) -> None:
+    assert usual_framing(name, payload, wire) == expected

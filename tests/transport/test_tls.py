@@ -1,12 +1,14 @@
 """TLS: the CAs that are trusted, the protocols that are offered, the error messages, and that no socket leaks."""
 
 import datetime
+import errno
 import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -22,15 +24,27 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from manystream.transport import tls
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.tls import ClientCertificate, TLSConfig, TLSConfigError, handshake, make_context
+from manystream.transport.tls import (
+    NOT_TLS_REASONS,
+    VERIFY_HINTS,
+    ClientCertificate,
+    TLSConfig,
+    TLSConfigError,
+    handshake,
+    make_context,
+)
 from manystream.transport.tls_socket import TLSSocket
 from tests.support.addresses import TLSPeer, closed_port, echoes, hang, reset, serving
+from tests.transport.test_dial import facts
 
 pytestmark = pytest.mark.usefixtures("no_leak")
 
 NAME = "api.example.test"
+
 ORIGIN = f"https://{NAME}:443"
+
 SECRET = "canary-password"
 
 
@@ -396,3 +410,77 @@ def test_a_password_is_in_no_repr() -> None:
     config = TLSConfig(client_certificate=ClientCertificate("c.pem", "k.pem", SECRET))
     assert "c.pem" in repr(config)
     assert SECRET not in repr(config)
+
+
+RESET = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+
+# --- TLS ---
+def ssl_error(kind: type[ssl.SSLError], text: str, **members: object) -> ssl.SSLError:
+    error = kind(1, text)
+    for name, value in members.items():
+        setattr(error, name, value)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "via", "text", "phase", "true"),
+    [
+        (ssl_error(ssl.SSLCertVerificationError, "x", verify_code=10, verify_message="certificate has expired"), "",
+            ": certificate verify failed: certificate has expired (renew the server's certificate, or correct this"
+            " machine's clock)", Phase.TLS, {"permanent"}),
+        (ssl_error(ssl.SSLCertVerificationError, "x", verify_code=1, verify_message="unspecified"), "http://p:80",
+            " through proxy http://p:80: certificate verify failed: unspecified", Phase.TLS, {"permanent"}),
+        (ssl_error(ssl.SSLError, "x", reason="WRONG_VERSION_NUMBER"), "",
+            ": wrong version number (plain HTTP on this port? then write http://)", Phase.TLS,
+            {"protocol", "permanent"}),
+        (ssl_error(ssl.SSLError, "x", reason="TLSV1_ALERT_INTERNAL_ERROR"), "", ": tlsv1 alert internal error",
+            Phase.TLS, {"protocol"}),
+        (ssl_error(ssl.SSLEOFError, "x", strerror="EOF occurred"), "",
+            ": connection lost during the handshake: EOF occurred", Phase.TLS, set()),
+        (RESET, "http://p:80",
+            " through proxy http://p:80: broke the tunnel during the handshake: Connection reset by peer", Phase.PROXY,
+            set()),
+        (ValueError("a\x00b"), "", ": the host name cannot be used: a\x00b", Phase.TLS, {"permanent"}),
+    ],
+)  # fmt: skip
+def test_a_handshake_that_fails(error: Any, via: str, text: str, phase: Phase, true: set[str]) -> None:
+    with pytest.raises(TransportError) as caught:
+        tls._raise_transport_error(error, "https://h.test:443", via)
+    assert facts(caught.value) == (f"TLS with https://h.test:443{text}", phase, "https://h.test:443", true)
+
+
+CLOCK = (9, 10)
+"""X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED (openssl/x509_vfy.h)."""
+
+PRIVATE_CA = (18, 19, 20, 21)
+"""DEPTH_ZERO_SELF_SIGNED_CERT, SELF_SIGNED_CERT_IN_CHAIN, UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+UNABLE_TO_VERIFY_LEAF_SIGNATURE."""
+
+OTHER_NAME = (62, 64)
+"""HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH."""
+
+NO_NAME = (87,)
+"""EMPTY_SUBJECT_ALT_NAME."""
+
+STRICT = (80, 81, 82, 83, 84, 85, 86, 88, 89, 90, 91, 92, 93)
+"""The other errors that OpenSSL reports under X509_V_FLAG_X509_STRICT only, from PATHLEN_INVALID_FOR_NON_CA to
+EXTENSIONS_REQUIRE_VERSION_3."""
+
+
+def test_every_verification_error_has_its_hint() -> None:
+    words = {
+        "clock": CLOCK, "CA is private": PRIVATE_CA, "name that is in the certificate": OTHER_NAME,
+        "renew it with a subjectAltName": NO_NAME, "RFC 5280": STRICT,
+    }  # fmt: skip
+    assert {number for numbers in words.values() for number in numbers} == VERIFY_HINTS.keys()
+    for word, numbers in words.items():
+        assert all(word in VERIFY_HINTS[number] for number in numbers)
+
+
+def test_the_openssl_reasons_for_bytes_that_are_not_tls() -> None:
+    reasons = {
+        "BAD_RECORD_TYPE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL",
+        "UNSUPPORTED_PROTOCOL", "WRONG_VERSION_NUMBER",
+    }  # fmt: skip
+    assert reasons == NOT_TLS_REASONS

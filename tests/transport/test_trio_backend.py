@@ -1,5 +1,6 @@
 """The transport on trio: how a descriptor is served, with pauses."""
 
+import errno
 import functools
 import math
 import socket
@@ -150,3 +151,71 @@ async def test_an_alarm_cancelled_at_its_time_is_silent(attempt: int, autojump_c
     await trio.sleep(2)
     assert len(fired) == 1
     alarms[fired[0]].cancel()
+
+
+# --- trio ---
+async def test_a_defect_in_a_system_task_is_logged_and_reported(caplog: pytest.LogCaptureFixture) -> None:
+    defect, failed = OSError(errno.EIO, "Input/output error"), list[Exception]()
+
+    async def work(error: Exception) -> None:
+        raise error
+
+    TrioBackend(None, failed.append).start(work, defect)
+    TrioBackend().start(work, defect)
+    await wait_all_tasks_blocked()
+    assert failed == [defect]
+    assert [record.getMessage() for record in caplog.records] == [
+        "a task of the transport raised: a defect in manystream"
+    ] * 2
+
+
+async def test_an_alarm_rings_at_its_latest_time(autojump_clock: MockClock) -> None:
+    rung: list[float] = []
+    backend = TrioBackend()
+
+    def ring() -> None:
+        rung.append(trio.current_time() - begin)
+        alarm.set(math.inf)
+
+    alarm = backend.alarm(ring)
+    begin = trio.current_time()
+    alarm.set(begin + 5)
+    await trio.sleep(1)
+    alarm.set(begin + 3)
+    await trio.sleep(1)
+    alarm.set(begin + 10)
+    await trio.sleep(9)
+    assert rung == [10]
+    await trio.sleep(100)
+    alarm.set(begin + 120)
+    await trio.sleep(100)
+    assert rung == [10, 120]
+    alarm.cancel()
+
+
+async def test_waits_of_the_trio_backend(autojump_clock: MockClock) -> None:
+    backend, begin = TrioBackend(), trio.current_time()
+    event = backend.event()
+    await backend.wait_at_most(event, 7)
+    assert trio.current_time() - begin == 7
+    event.set()
+    await backend.wait_at_most(event, 7)
+    assert trio.current_time() - begin == 7
+    assert backend.handshake_lock() is TrioBackend().handshake_lock()
+    assert backend.clock() == trio.current_time()
+    found = await backend.getaddrinfo("127.0.0.1", 80)
+    assert [entry[4] for entry in found] == [("127.0.0.1", 80)]
+    log: list[str] = []
+
+    async def work() -> None:
+        log.append("begun")
+        await trio.sleep_forever()
+
+    async with backend.open_group() as group:
+        group.start(work)
+        await backend.checkpoint()
+        await wait_all_tasks_blocked()
+        group.cancel()
+        with pytest.raises(trio.Cancelled):
+            await backend.checkpoint_if_cancelled()
+    assert log == ["begun"]

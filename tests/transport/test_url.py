@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manystream.transport.errors import URLError
+from manystream.transport.tls import TLSConfig, TLSConfigError, make_context
 from manystream.transport.url import BaseURL, Origin, parse_base_url, target
 
 SECRET = "s3cr3t-canary"
@@ -181,3 +182,28 @@ def test_a_target_joins_both_paths_and_both_queries(base: str, path: str, expect
 def test_a_target_that_would_break_the_request_line_is_refused(path: str) -> None:
     with pytest.raises(URLError, match="request path"):
         target(parse_base_url("https://h/v1"), path)
+
+
+# --- names, ports and headers ---
+def test_a_label_of_63_and_a_name_of_253_characters_are_accepted() -> None:
+    name = ".".join(["a" * 63] * 3 + ["b" * 61])
+    assert len(name) == 253
+    assert parse_base_url(f"https://{name}").origin == Origin("https", name, 443)
+    for refused in (f"{name}c", "a" * 64, f"{name}."):
+        with pytest.raises(URLError) as caught:
+            parse_base_url(f"https://{refused}")
+        assert str(caught.value) == f"base URL: {refused[:253]!r} is not a host name"
+    assert parse_base_url("http://h:65535").origin.port == 65535
+    assert parse_base_url("http://h:1").origin.port == 1
+
+
+def test_a_long_scheme_is_cut() -> None:
+    with pytest.raises(URLError) as caught:
+        parse_base_url("s" * 30 + "://h")
+    assert str(caught.value) == f"base URL: scheme '{'s' * 20}' is not supported; use https:// or http://"
+
+
+def test_authorities_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(TLSConfigError) as caught:
+        make_context(TLSConfig(ca_data="no certificate"))
+    assert str(caught.value).startswith("cannot load the CA certificates of ca_data: ")

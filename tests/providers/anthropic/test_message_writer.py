@@ -22,8 +22,6 @@ from manystream.providers.catalog.provider import Provider
 from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.messages import (
-    CacheControl,
-    File,
     Image,
     Message,
     ProviderBlock,
@@ -38,12 +36,10 @@ from manystream.providers.model.messages import (
 from manystream.providers.model.prefix_cache import Segment
 from manystream.providers.model.request import Request
 from manystream.providers.wire.omission_warnings import OPENING
+from tests.providers.anthropic.wire import LENIENT, START, STOP, STRICT, block, finish, run, text
+from tests.providers.anthropic.wire_types import check_body
 from tests.providers.sdk_bodies import sent_by_us
 
-from .wire import LENIENT, START, STOP, STRICT, block, finish, run, text
-from .wire_types import check_body
-
-PNG = b"\x89PNG"
 ELSEWHERE = ProviderState("openai-chat", {})
 
 
@@ -75,12 +71,6 @@ def test_a_message_of_one_plain_text_is_a_string() -> None:
         {"role": "assistant", "content": "Ho"},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
     ]
-
-
-def test_a_marked_text_stays_a_block() -> None:
-    marked = Message.user(Text("Hi", cache_control=CacheControl("5m")))
-    mark = {"type": "ephemeral", "ttl": "5m"}
-    assert sent(marked)[0]["content"] == [{"type": "text", "text": "Hi", "cache_control": mark}]
 
 
 def test_adjacent_messages_of_one_role_become_one() -> None:
@@ -186,15 +176,6 @@ def test_foreign_ids_are_always_replaced_by_the_same_id(ids: tuple[str, str]) ->
     assert sent(*history) == wire
 
 
-def test_arguments_that_are_no_object_are_sent_as_text() -> None:
-    for arguments in ('{"city": ', "[1]", "rain"):
-        history = [Message.user("a"), Message.tool_call("t", "look", arguments), Message.tool_result("t", "no", True)]
-        assert sent(*history)[1]["content"] == [use("t", INVALID_JSON=arguments)]
-        assert len(encode(*history).warnings) == 1
-    empty = [Message.user("a"), Message.tool_call("t", "look", ""), Message.tool_result("t", "ok")]
-    assert sent(*empty)[1]["content"] == [use("t")]
-
-
 def test_thinking_goes_back_unchanged_before_its_call() -> None:
     call = Message.tool_call_with_thinking(
         thinking_text="hm", thinking_signature="c2ln", redacted_data="ZW5j", tool_id="t1", tool_name="look",
@@ -260,39 +241,6 @@ def test_a_server_call_that_was_cut_off_is_not_sent() -> None:
     ]
 
 
-def test_a_providers_own_blocks_are_sent_only_to_it() -> None:
-    data: dict[str, Any] = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-    own, foreign = ProviderBlock("anthropic", data), ProviderBlock("openai-responses", {"type": "web_search_call"})
-    assert sent(Message.user("a"), Message.assistant([foreign, own, Text("b")]))[1]["content"] == [
-        data,
-        {"type": "text", "text": "b"},
-    ]
-    upload = ProviderBlock("anthropic", {"type": "container_upload", "file_id": "file_1"})
-    assert sent(Message.user([upload, foreign]))[0]["content"] == [upload.data]
-
-
-def test_a_calls_state_is_sent_only_to_its_provider() -> None:
-    caller = {"caller": {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}}
-    for maker, expected in (("anthropic", {**use("t"), **caller}), ("openai-chat", use("t"))):
-        call = Message.assistant(ToolCall("t", "look", "{}", state=ProviderState(maker, caller)))
-        assert sent(Message.user("a"), call, Message.tool_result("t", "rain"))[1]["content"] == [expected]
-
-
-def test_only_anthropics_citations_are_sent_back() -> None:
-    own: dict[str, Any] = {
-        "type": "char_location", "cited_text": "a", "document_index": 0, "document_title": None, "start_char_index": 0,
-        "end_char_index": 1,
-    }  # fmt: skip
-    cited = Text("b", citations=[own])
-    assert sent(Message.user("a"), Message.assistant(cited))[1]["content"] == [
-        {"type": "text", "text": "b", "citations": [own]}
-    ]
-    assert (
-        sent(Message.user("a"), Message.assistant(Text("b", citations=[{"type": "url_citation"}])))[1]["content"] == "b"
-    )
-    assert sent(Message.user(cited))[0]["content"] == "b"
-
-
 def test_an_answer_is_sent_back_as_received() -> None:
     wire = (
         START + block(0, {"type": "thinking", "thinking": "", "signature": ""},
@@ -317,91 +265,25 @@ def test_empty_texts_are_left_out_and_a_prefill_is_stripped() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("given", "source"),
-    [
-        (Image(data=PNG, media_type="image/png"), {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}),
-        (Image(data=PNG, media_type="image/JPG"), {"type": "base64", "media_type": "image/jpeg", "data": "iVBORw=="}),
-        (Image(url="https://a.example/a.png"), {"type": "url", "url": "https://a.example/a.png"}),
-        (Image(file_id="file_1"), {"type": "file", "file_id": "file_1"}),
-        (File(data=PNG, media_type="image/png"), {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}),
-        (File(url="https://a.example/a", media_type="image/png"), {"type": "url", "url": "https://a.example/a"}),
-    ],
-)
-def test_images_have_a_source_of_their_kind(given: Image | File, source: dict[str, str]) -> None:
-    assert sent(Message.user(given))[0]["content"] == [{"type": "image", "source": source}]
-
-
-@pytest.mark.parametrize(
-    ("given", "source"),
-    [
-        (File(data=b"%PDF", media_type="application/pdf"),
-            {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}),
-        (File(data="Grüße".encode(), media_type="text/markdown; charset=utf-8"),
-            {"type": "text", "media_type": "text/plain", "data": "Grüße"}),
-        *((File(data=b"{}", media_type=kind), {"type": "text", "media_type": "text/plain", "data": "{}"})
-            for kind in ("application/json", "application/xml", "application/yaml", "application/x-yaml", "text/csv")),
-        (File(url="https://a.example/a.pdf"), {"type": "url", "url": "https://a.example/a.pdf"}),
-        (File(file_id="file_1"), {"type": "file", "file_id": "file_1"}),
-    ],
-)  # fmt: skip
-def test_files_are_documents(given: File, source: dict[str, str]) -> None:
-    assert sent(Message.user(given))[0]["content"] == [{"type": "document", "source": source}]
-
-
-def test_a_files_name_is_its_title_and_cache_marks_are_kept() -> None:
-    mark = CacheControl()
-    wire = {"type": "ephemeral"}
-    history = [
-        Message.user([File(file_id="f", name="a.pdf", cache_control=mark), Image(file_id="g", cache_control=mark)]),
-        Message.assistant(ToolCall("t", "look", "{}", cache_control=mark)),
-        Message(Role.TOOL, ToolResult("t", "rain", cache_control=mark)),
-    ]
-    contents = [turn["content"] for turn in sent(*history)]
-    assert contents[0][0]["title"] == "a.pdf"
-    assert [part["cache_control"] for content in contents for part in content] == [wire] * 4
-
-
-def test_a_tool_result_may_have_texts_images_and_files() -> None:
-    parts = [Text("see"), Text(""), Image(data=PNG, media_type="image/png"), File(file_id="f")]
-    wire = sent(Message.user("a"), Message.tool_call("t", "look", "{}"), Message(Role.TOOL, ToolResult("t", parts)))
-    assert [part["type"] for part in wire[2]["content"][0]["content"]] == ["text", "image", "document"]
-
-
-@pytest.mark.parametrize(
-    ("block_given", "field"),
-    [
-        (Image(data=b"x", media_type="image/tiff"), "messages[0].content[0].media_type"),
-        (File(data=b"x", media_type="audio/wav"), "messages[0].content[0].media_type"),
-        (File(data=b"\xff", media_type="text/plain"), "messages[0].content[0].data"),
-    ],
-)
-def test_an_unsupported_file_is_refused_naming_the_field(block_given: Image | File, field: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
-        encode(Message.user(block_given))
-    assert raised.value.field == field
-
-
 def test_an_assistants_picture_is_left_out_with_a_warning() -> None:
     history = [Message.user("Draw."), Message.assistant([Text("There."), Image(file_id="f")])]
     assert sent(*history)[1]["content"] == "There."
     assert encode(*history).warnings == ["messages: an assistant's Image is not sent; Anthropic takes none"]
 
 
-def test_an_images_detail_is_warned_about() -> None:
-    assert encode(Message.user(Image(file_id="f", detail="high"))).warnings
-    assert not encode(Message.user(Image(file_id="f", detail="auto"))).warnings
-
-
 ids = st.sampled_from(["a", "b", "c.d", "e|f"])
+
 words = st.sampled_from(["", " ", "hi", "so "])
+
 assistant_blocks = st.one_of(
     words.map(Text),
     st.builds(ToolCall, ids, st.just("look"), st.sampled_from(["{}", "{", ""])),
     st.builds(Thinking, st.just("hm"), st.sampled_from([None, "c2ln"])),
     st.just(ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})),
 )
+
 user_blocks = st.one_of(words.map(Text), st.builds(ToolResult, ids, words))
+
 conversations = st.lists(
     st.one_of(st.builds(Message, st.just(Role.ASSISTANT), st.lists(assistant_blocks, min_size=1, max_size=4)),
     st.builds(Message, st.just(Role.USER), st.lists(user_blocks, min_size=1, max_size=3)),
@@ -440,11 +322,15 @@ def test_a_foreign_block_of_a_user_is_left_out_with_a_warning() -> None:
 
 
 USER, MODEL = Message.user("a"), Message.assistant("b")
+
 CALL, RESULT = Message.tool_call("t", "look", "{}"), Message.tool_result("t", "x")
+
 EMPTY = Message.user("")
+
 NO_RESULT = "messages: call 't' has no result and is not sent"
 
 A: JSONObject = {"role": "user", "content": "a"}
+
 B: JSONObject = {"role": "assistant", "content": "b"}
 
 
@@ -461,8 +347,11 @@ def state(*taken: str, open_calls: tuple[str, ...] = ()) -> WriterState:
 
 
 OPEN = state(open_calls=("t",))
+
 OPENED = f"messages: begin with the assistant, which Anthropic refuses; sent with {OPENING!r} as the user's first"
+
 BOTH: JSONObject = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a"}]}
+
 FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
     ([USER], Segment([A], state())),
     ([USER, MODEL], Segment([A, B], None)),
@@ -472,6 +361,7 @@ FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
     ([EMPTY], Segment([], None)),
     ([MODEL], Segment([{"role": "user", "content": OPENING}, B], None, [OPENED])),
 ]
+
 LATER: list[tuple[list[Message], WriterState, Segment[WriterState] | None]] = [
     ([MODEL], state("t"), Segment([B], None)),
     ([MODEL, USER], state("t"), Segment([B, A], state("t"))),
@@ -496,8 +386,11 @@ def test_later_messages_continue_from_a_state(
 
 
 QUESTION: JSONObject = {"role": "user", "content": "Which river?"}
+
 CALL_TOOLSET: JSONObject = {"type": "tool_use", "id": "t1", "name": "read", "input": {}, "toolset_name": "files"}
+
 RESULT_TOOLSET: JSONObject = {"type": "tool_result", "tool_use_id": "t1", "content": "Elbe", "toolset_name": "files"}
+
 PICTURE: JSONObject = {
     "type": "image",
     "source": {"type": "url", "url": "https://example.org/a.png"},

@@ -211,3 +211,13 @@ def test_a_schema_that_cannot_be_adapted_is_named() -> None:
         assert str(raised.value) == (
             f"{field}: needs a type, an enum, a const, an anyOf or a $ref to be sent to Anthropic"
         )
+
+
+@pytest.mark.parametrize("member", ["default", "examples", "deprecated", "readOnly", "writeOnly"])
+def test_an_annotation_is_described_without_a_warning(member: str) -> None:
+    warnings: list[str] = []
+    assert adapt_schema({"type": "string", member: True}, "s", warnings) == {
+        "type": "string",
+        "description": f'{{"{member}":true}}',
+    }
+    assert warnings == []

@@ -9,8 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.wire.answer_limits import AnswerLimits
-
-from .wire import (
+from tests.providers.anthropic.wire import (
     LENIENT,
     MESSAGE,
     PING,
@@ -224,26 +223,6 @@ def test_a_stream_without_message_start_still_begins_with_start() -> None:
     assert run(finish() + STOP).events[0] == ms.Start(None, None)
 
 
-def test_usage_in_message_delta_replaces_that_of_the_start() -> None:
-    start = {
-        **MESSAGE, "usage": {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 300,
-        "output_tokens": 1, "service_tier": "standard", "server_tool_use": None},
-    }  # fmt: skip
-    later: dict[str, object] = {
-        "input_tokens": None, "cache_creation_input_tokens": 0, "output_tokens": 50,
-        "output_tokens_details": {"thinking_tokens": 30}, "server_tool_use": {"web_search_requests": 1},
-    }  # fmt: skip
-    wire = sse({"type": "message_start", "message": start}) + text(0, "a") + finish("end_turn", later) + STOP
-    outcome = run_at_every_split(wire)
-    assert outcome.response.usage == ms.Usage(
-        input_tokens=400, output_tokens=20, thinking_tokens=30, cached_tokens=300, cache_write_tokens=0,
-        total_tokens=450, raw={"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 300,
-        "output_tokens": 50, "service_tier": "standard", "output_tokens_details": {"thinking_tokens": 30},
-        "server_tool_use": {"web_search_requests": 1}},
-    )  # fmt: skip
-    assert outcome.response.provider_data == {"service_tier": "standard"}
-
-
 def test_unknown_members_of_a_message_are_provider_data() -> None:
     edits: dict[str, object] = {"applied_edits": []}
     delta = {
@@ -341,8 +320,6 @@ def test_an_error_is_recognised_in_any_framing(wire: str) -> None:
 
 
 # --- details of streams that servers send now and then: repeated starts, missing members, and what a cut ---
-
-
 DELTA: dict[str, object] = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
 
 
@@ -405,12 +382,6 @@ def test_a_signature_that_is_sent_twice_is_kept_once() -> None:
     plain: dict[str, object] = {"type": "thinking", "thinking": "hm"}
     content = run(START + block(0, plain, again, again) + finish() + STOP).response.content
     assert content == [ms.Thinking("hm", "EqQBCg==")]
-
-
-def test_usage_in_the_last_event_is_read() -> None:
-    last = sse({"type": "message_stop", "usage": {"input_tokens": 30, "output_tokens": 9}}, "message_stop")
-    usage = run(START + text(0, "a") + finish(usage={}) + last).done.usage
-    assert (usage.input_tokens, usage.output_tokens) == (30, 9)
 
 
 def test_a_null_piece_of_arguments_is_ignored() -> None:

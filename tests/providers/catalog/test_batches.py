@@ -80,16 +80,6 @@ def test_a_line_with_headers_of_its_own_is_in_no_batch(name: str) -> None:
     assert interface(name).group("m", wire) is None
 
 
-def test_anthropic_sends_the_headers_of_all_lines_of_a_batch() -> None:
-    kind = interface("anthropic")
-    request = Request("m", [ms.Message.user("Hi")], extra_headers={"anthropic-beta": "files-1"})
-    wire = dialect_of(PROVIDERS["anthropic"].profile).encode(request, "m", PROVIDERS["anthropic"], stream=False)
-    group = kind.group("m", wire)
-    assert group is not None
-    assert ("anthropic-beta", "files-1") in kind.create("k", [b"{}"], None, group).headers
-    assert ("anthropic-version", "2023-06-01") in kind.read("b").headers
-
-
 UPLOADS: dict[str, tuple[str, list[bytes], bytes, bytes, bytes]] = {
     "openai": (
         "/files",
@@ -104,26 +94,6 @@ UPLOADS: dict[str, tuple[str, list[bytes], bytes, bytes, bytes]] = {
         b'"inputConfig":{"fileName":"files/f1"}'),
 }  # fmt: skip
 """Interface → path of an upload, parts of its body, the answer, the list of files, and what creates the batch."""
-
-
-@pytest.mark.parametrize("name", UPLOADS)
-def test_lines_are_uploaded_as_a_file_found_by_its_name(name: str) -> None:
-    kind, line, _ = one_line(name)
-    path, parts, answer, listed, created = UPLOADS[name]
-    assert kind.files is not None
-    upload = kind.upload(kind.files, "k", [line, line])
-    assert upload.path == path
-    assert all(part in upload.body for part in parts), upload.body
-    assert upload.body.endswith(b"\r\n\r\n" + line + b"\n" + line + b"\n\r\n--manystream-k--\r\n")
-    assert dict(upload.headers)["content-type"].endswith("; boundary=manystream-k")
-    file = kind.file_id(kind.files, loads_object(answer))
-    assert file == kind.file_of(kind.files, loads_object(listed), "k")
-    assert kind.file_of(kind.files, loads_object(listed), "other") is None
-    group = kind.group("m", one_wire(name))
-    assert group is not None
-    assert created in kind.create("k", [], file, group).body
-    delete = kind.delete_file(kind.files, file or "")
-    assert (delete.method, delete.path.endswith("f1"), delete.body) == ("DELETE", True, b"")
 
 
 @pytest.mark.parametrize("name", [*UPLOADS, "gemini below a version"])
@@ -173,14 +143,6 @@ def one_wire(name: str) -> Any:
     provider = PROVIDERS[name]
     request = Request("m", [ms.Message.user("Hi")])
     return dialect_of(provider.profile).encode(request, "m", provider, stream=False)
-
-
-def test_openrouter_reads_the_requests_last() -> None:
-    kind, line, _ = one_line("openrouter")
-    group = kind.group("m", one_wire("openrouter"))
-    assert group is not None
-    body = kind.create("k", [line, line], None, group).body
-    assert list(json.loads(body)) == ["endpoint", "model", "completion_window", "requests"]
 
 
 ANSWER = {"id": "c", "object": "chat.completion", "model": "m", "choices": []}
@@ -252,8 +214,6 @@ def test_every_kind_is_loaded_and_other_providers_have_none() -> None:
 
 
 # --- recorded bodies ---
-
-
 def recorded() -> Iterator[tuple[str, Path]]:
     for path in sorted(RECORDED.glob("*.body")):
         provider = path.name.partition(".")[0]

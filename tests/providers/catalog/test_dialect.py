@@ -1,7 +1,6 @@
 """What every stream machine does with cut bodies, the end, failures within a chunk, and members sent in pieces."""
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import anthropic.types.beta
@@ -14,24 +13,16 @@ import manystream as ms
 from manystream.providers.catalog.dialect import (
     NO_TARGET,
     StreamMachine,
-    TakeValue,
-    ValuesTarget,
-    WireRequest,
-    bearer_token,
 )
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import JSONObject, dumps
-from manystream.providers.model.events import ErrorEvent, Event, FinishReason, ToolCallDone
+from manystream.providers.model.events import ErrorEvent, FinishReason, ToolCallDone
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.response import Response
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.answer_limits import AnswerLimits
-from manystream.providers.wire.delta_template import DeltaTemplate, ValuesTemplate, VolatileMembers, learn, shared_bytes
-from manystream.transport.sse import SSEParser
 from tests.conformance.exchange import provider_for
 from tests.conformance.official import union_members
-from tests.support.dialects import DIALECTS as WORDINGS
-from tests.support.dialects import Wording
 
 
 def machine() -> StreamMachine:
@@ -69,174 +60,6 @@ def test_a_delta_without_a_template_is_a_defect() -> None:
     assert (NO_TARGET.pieces, machine().matched, machine().target) == ([], False, NO_TARGET)
 
 
-class Block:
-    def __init__(self) -> None:
-        self.pieces: list[str] = ["a"]
-
-    def accept(self, delta: object, /) -> ms.Event:
-        self.pieces.append(str(delta))
-        return ms.TextDelta(0, str(delta))
-
-
-def test_values_beside_the_text_are_read() -> None:
-    seen: list[tuple[str, ms.JSON, bytes]] = []
-    block = Block()
-
-    def reader(name: str) -> TakeValue:
-        return lambda value, raw: seen.append((name, value, raw))
-
-    target = ValuesTarget(block, [(2, reader("usage")), (0, reader("n"))])
-    assert target.accept(("b", [1, "b", {"t": 3}], [b"1", b'"b"', b'{"t": 3}'])) == ms.TextDelta(0, "b")
-    assert seen == [("usage", {"t": 3}, b'{"t": 3}'), ("n", 1, b"1")]
-    assert target.pieces is block.pieces
-    assert target.pieces == ["a", "b"]
-
-
-# --- templates ---
-
-PATH = ("d", "t")
-NONE = VolatileMembers()
-SOME = VolatileMembers(counter="n", padding=("p", "q"), values=(("u",), ("l", 0)))
-
-
-def text_template(start: bytes, to_text: bytes, to_padding: bytes, end: bytes) -> DeltaTemplate:
-    return DeltaTemplate("e", True, start, to_text, to_padding, end)
-
-
-LEARNED: list[tuple[bytes, ms.JSON, VolatileMembers, object]] = [
-    (b'{"d":{"t":"x"}}', {"d": {"t": "x"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
-    (b'{"n":12,"d":{"t":"x"},"p":"ab9"}', {"n": 12, "d": {"t": "x"}, "p": "ab9"}, SOME,
-        text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')),
-    (b'{"n": 0,"d":{"t":"x"},"q": "Z"}', {"n": 0, "d": {"t": "x"}, "q": "Z"}, SOME,
-        text_template(b'{"n": 0,"d":{"t":', b"", b'},"q": "', b'"}')),
-    (b'{"d":{"t":"\\u00e9"}}', {"d": {"t": "é"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
-    (b'{"d":{"t":"x","o":"x"}}', {"d": {"t": "x", "o": "x"}}, NONE, None),
-    (b'{"d":{"t":"x"}}', {"d": {"t": "y"}}, NONE, None),
-    (b'{"d":{"t":"x"}}', {"d": ["x"]}, NONE, None),
-    (b'{"o":"\\"","d":{"t":"x"}}', {"o": '"', "d": {"t": "x"}}, NONE,
-        text_template(b'{"o":"\\"","d":{"t":', b"", b"", b"}}")),
-    (b'{"d":{"t":"x"},"u":{"a":1},"n":3}', {"d": {"t": "x"}, "u": {"a": 1}, "n": 3}, SOME,
-        ValuesTemplate("e", True, b'{"d":{"t":', (b'},"u":', b',"n":'), b"}", 0, ((1, "u"),))),
-    (b'{"l":[5],"d" : {"t" : "x"}}', {"l": [5], "d": {"t": "x"}}, SOME, None),
-    (b'{"u": true, "d": {"u": "x", "t": "u"}}', {"u": True, "d": {"u": "x", "t": "u"}}, SOME,
-        ValuesTemplate("e", True, b'{"u": ', (b', "d": {"u": "x", "t": ',), b"}}", 1, ((0, "u"),))),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "value", "volatile", "template"), LEARNED)
-def test_the_template_of_a_delta(data: bytes, value: ms.JSON, volatile: VolatileMembers, template: object) -> None:
-    text = "é" if b"u00e9" in data else "u" if b'"t": "u"' in data else "x"
-    assert learn("e", data, value, PATH, text, volatile) == template
-
-
-OF_TOKENS: list[tuple[bytes, ms.JSON, tuple[str | int, ...], object]] = [
-    (b'{"d":{"t":"x"},"u":[1]}', {"d": {"t": "x"}, "u": [1]}, PATH,
-        ValuesTemplate("e", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")),
-    (b'{"d":{"t":"x","o":1},"u":[1]}', {"d": {"t": "x", "o": 1}, "u": [1]}, PATH,
-        ValuesTemplate("e", True, b'{"d":{"t":', (b',"o":1},"u":',), b"}", 0, ((1, "u"),), True)),
-    (b'{"d":{},"u":[1]}', {"d": {}, "u": [1]}, (),
-        ValuesTemplate("e", True, b'{"d":{},"u":', (), b"}", -1, ((0, "u"),), True)),
-    (b'{"d":{},"u":[]}', {"d": {}, "u": []}, (), None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("data", "value", "path", "template"), OF_TOKENS)
-def test_a_template_with_tokens(data: bytes, value: ms.JSON, path: tuple[str | int, ...], template: object) -> None:
-    assert learn("e", data, value, path, "x" if path else "", SOME, tokens=True) == template
-
-
-@pytest.mark.parametrize(("value", "text"), [
-    (b'{"t":"y"}', "y"), (b'{"t":""}', ""), (b"{}", ""), (b'{"s":"y"}', None), (b'{"t":"y","s":1}', None),
-    (b'{"t":5}', None), (b'"y"', None), (b"null", None), (b"[]", None),
-])  # fmt: skip
-def test_a_delta_of_tokens_may_have_no_text(value: bytes, text: str | None) -> None:
-    template = ValuesTemplate("", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")
-    found = template.match(b'{"d":' + value + b',"u":[7]}', template.start, template.end)
-    assert (found and found[0]) == text
-    without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), True)
-    found = without.match(b'{"u":[7]}', without.start, without.end)
-    assert (found[0], list(found[1])) == ("", [[7]])
-
-
-MATCHED: list[tuple[bytes, str | None]] = [
-    (b'{"n":7,"d":{"t":"y"},"p":"k0"}', "y"),
-    (b'{"n":70,"d":{"t":"\\u00e9\\n"},"p":"k"}', "é\n"),
-    (b'{"n":7,"d":{"t":""},"p":"k"}', ""),
-    (b'{"n":07,"d":{"t":"y"},"p":"k"}', None),
-    (b'{"n":0,"d":{"t":"y"},"p":"k"}', None),
-    (b'{"n":-7,"d":{"t":"y"},"p":"k"}', None),
-    (b'{"n":,"d":{"t":"y"},"p":"k"}', None),
-    (b'{"m":7,"d":{"t":"y"},"p":"k"}', None),
-    (b'{"n":7,"d":{"s":"y"},"p":"k"}', None),
-    (b'{"n":7,"d":{"t":"y"},"p":"k-"}', None),
-    (b'{"n":7,"d":{"t":"y"},"p":""}', None),
-    (b'{"n":7,"d":{"t":"y"},"p":"k"]', None),
-    (b'{"n":7,"d":{"t":5},"p":"k"}', None),
-    (b'{"n":7,"d":{"t":"y","o":1},"p":"k"}', None),
-    (b'{"n":7,"d":{"t":"\\ud83d"},"p":"k"}', None),
-]
-
-
-@pytest.mark.parametrize(("data", "text"), MATCHED)
-def test_what_matches_a_template(data: bytes, text: str | None) -> None:
-    template = text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')
-    assert template.match(data, template.start, template.end) == text
-    framed = b"data: " + data + b"\n\n"
-    assert template.match(framed, b"data: " + template.start, template.end + b"\n\n") == text
-
-
-VALUES: list[tuple[bytes, object]] = [
-    (b'{"t":"y","u":1}', ("y", ["y", 1], [b'"y"', b"1"])),
-    (b'{"t":"y","u":{"a": [1, null]}}', ("y", ["y", {"a": [1, None]}], [b'"y"', b'{"a": [1, null]}'])),
-    (b'{"t":"y","u":"x,\\"u\\":1"}', ("y", ["y", 'x,"u":1'], [b'"y"', b'"x,\\"u\\":1"'])),
-    (b'{"t":"","u":1}', None),
-    (b'{"t":5,"u":1}', None),
-    (b'{"t":"y","u":}', None),
-    (b'{"t":"y","u":\n1}', None),
-    (b'{"t":"y","u":\r1}', None),
-    (b'{"t":"y","v":1}', None),
-    (b'{"s":"y","u":1}', None),
-    (b'{"t":"y","u":1]', None),
-]
-
-
-@pytest.mark.parametrize(("data", "found"), VALUES)
-def test_what_matches_a_template_of_values(data: bytes, found: object) -> None:
-    template = ValuesTemplate("", True, b'{"t":', (b',"u":',), b"}", 0, ((1, "u"),))
-    result = template.match(data, template.start, template.end)
-    assert (result if result is None else (result[0], list(result[1]), list(result[2]))) == found
-    three = ValuesTemplate("", True, b'{"t":', (b',"u":', b',"w":'), b"}", 0, ((1, "u"), (2, "w")))
-    longer = data[:-1] + b',"w":[2]' + data[-1:]
-    result = three.match(longer, three.start, three.end)
-    if found is None:
-        assert result is None
-    else:
-        assert (result[0], result[1][2], result[2][2]) == ("y", [2], b"[2]")
-
-
-def test_short_equal_bytes_are_one_object() -> None:
-    assert shared_bytes(b"x" * 1024, True) is shared_bytes(bytes([120] * 1024), True)
-    long = bytes([120] * 1025)
-    assert shared_bytes(long, True) is long
-    assert shared_bytes(long[:9], False) is not shared_bytes(long[:9], False)
-
-
-# --- dialects and their requests ---
-
-
-def test_a_request_on_the_wire_has_these_defaults() -> None:
-    assert WireRequest("/p", [], b"") == WireRequest("/p", [], b"", "POST", [], None, frozenset())
-
-
-def test_the_key_is_a_bearer_token_without_a_profile_s_header() -> None:
-    assert bearer_token(ms.OpenAIChat(), "k") == [("authorization", "Bearer k")]
-    assert bearer_token(ms.OpenAIChat(), "") == []
-    row = ms.Profile(name="p", dialect="openai-chat", base_url="", quirks=ms.Quirks(auth_header="api-key"))
-    assert bearer_token(ms.OpenAIChat(profile=row), "k") == [("api-key", "k")]
-    row = ms.Profile(name="p", dialect="openai-chat", base_url="", quirks=ms.Quirks(auth_header="Authorization"))
-    assert bearer_token(ms.OpenAIChat(profile=row), "k") == [("Authorization", "Bearer k")]
-
-
 MEMBERS = {"name": "d", "encode": print, "decode": print, "machine": print}
 
 
@@ -253,8 +76,11 @@ def test_a_dialect_is_made_of_a_name_and_functions(name: str) -> None:
 
 
 CALL: JSONObject = {"functionCall": {"name": "look", "args": {"x": 1}}}
+
 CHAT_CALL: JSONObject = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
 ITEM_CALL: JSONObject = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+
 MESSAGE: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 
 CHUNKS: dict[str, tuple[ms.Provider, JSONObject]] = {
@@ -304,58 +130,6 @@ def chunk_member(index: int, text: str, *, finish: str | None = None, **members:
     return {"id": "c", "choices": [{"index": index, "delta": {"content": text}, "finish_reason": finish, **members}]}
 
 
-VLLM = [
-    {"id": "c", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}], "prompt_token_ids": [1, 2]},
-    chunk_member(0, "Hel", token_ids=[11, 12], stop_reason=None, logprobs={"content": [{"token": "Hel"}]}),
-    chunk_member(1, "Sal", token_ids=[21], logprobs={"content": [{"token": "Sal"}]}),
-    chunk_member(0, "lo", token_ids=[13], logprobs={"content": [{"token": "lo"}]}),
-    chunk_member(1, "ut", token_ids=[22, 23], logprobs={"content": [{"token": "ut"}]}),
-    chunk_member(0, "", token_ids=[14], finish="stop", stop_reason=7),
-    chunk_member(1, "", token_ids=[24], finish="stop", stop_reason="\n"),
-]
-
-
-def test_every_choice_keeps_its_token_ids_and_logprobs() -> None:
-    response = read("openai-chat", *VLLM)
-    data, tokens = response.provider_data, response.tokens
-    assert tokens.prompt_ids is not None
-    assert ([*tokens.ids], [*tokens.prompt_ids]) == ([11, 12, 13, 14], [1, 2])
-    assert data["stop_reason"] == 7
-    assert data["logprobs"] == {"content": [{"token": "Hel"}, {"token": "lo"}]}
-    (choice,) = response.others
-    assert (choice.text, choice.finish_reason, [*choice.tokens.ids]) == ("Salut", FinishReason.STOP, [21, 22, 23, 24])
-    assert [each.text for each in response.choices] == ["Hello", "Salut"]
-    assert choice.provider_data == {
-        "stop_reason": "\n", "logprobs": {"content": [{"token": "Sal"}, {"token": "ut"}]},
-    }  # fmt: skip
-
-
-def test_the_same_answer_unstreamed_keeps_the_same() -> None:
-    choices = [
-        {
-            "index": index,
-            "message": {"role": "assistant", "content": text},
-            "finish_reason": "stop",
-            "token_ids": ids,
-            "stop_reason": stop,
-            "logprobs": {"content": [{"token": piece} for piece in tokens]},
-        }
-        for index, text, ids, stop, tokens in (
-            (0, "Hello", [11, 12, 13, 14], 7, ("Hel", "lo")),
-            (1, "Salut", [21, 22, 23, 24], "\n", ("Sal", "ut")),
-        )
-    ]
-    whole = decode("openai-chat", {"id": "c", "choices": choices, "prompt_token_ids": [1, 2]})
-    assert whole == read("openai-chat", *VLLM)
-
-
-def test_a_list_of_the_whole_chunk_is_replaced() -> None:
-    # Perplexity repeats its sources in every chunk.
-    first, second = chunk_member(0, "a"), chunk_member(0, "b", finish="stop")
-    first["citations"], second["citations"] = ["u1"], ["u1", "u2"]
-    assert read("openai-chat", first, second).provider_data["citations"] == ["u1", "u2"]
-
-
 STOPPED = {"type": "abort", "message": "new weights", "status_code": None}
 
 
@@ -397,15 +171,19 @@ def test_an_aborted_answer_of_another_dialect_keeps_its_answer() -> None:
 
 
 PART = {"type": "text", "text": "Hel"}
+
 GEMINI_PART = {"content": {"parts": [{"text": "Hel"}]}}
+
 INCOMPLETE = {
     "id": "r", "status": "incomplete", "incomplete_details": {"reason": "server_error"},
     "output": [{"type": "message", "content": "Hel"}],
 }  # fmt: skip
+
 CHAT_WORDS = (
     "error", "ERROR", "insufficient_system_resource", "engine_failure", "MALFORMED_FUNCTION_CALL", "upstream_timeout",
     "rate_limit_exceeded", "repetition",
 )  # fmt: skip
+
 BROKEN: dict[str, tuple[str, Any, list[Any], str]] = {
     **{
         f"chat, {word}": (
@@ -527,21 +305,6 @@ def test_other_gemini_candidates_are_merged_like_the_first() -> None:
     assert data["logprobsResult"]["chosenCandidates"] == [{"token": "a"}, {"token": "b"}]  # type: ignore[index,call-overload]
 
 
-def test_log_probabilities_that_only_the_deltas_have_are_kept() -> None:
-    def delta(text: str) -> Any:
-        return {
-            "type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text,
-            "logprobs": [{"token": text, "logprob": -0.5}],
-        }  # fmt: skip
-
-    end = {"type": "response.completed", "response": {"status": "completed"}}
-    # Equal events, as for a repeated word: each has its own log probabilities.
-    response = read("openai-responses", *map(delta, ["ha", "ha", "ha", "!"]), end)
-    assert response.text == "hahaha!"
-    tokens = [token["token"] for token in response.provider_data["logprobs"]]  # type: ignore[index,union-attr,call-overload]
-    assert tokens == ["ha", "ha", "ha", "!"]
-
-
 def lists_of(model: Any) -> set[str]:
     return {name for name, field in model.model_fields.items() if "list[" in str(field.annotation).lower()}
 
@@ -569,61 +332,3 @@ def test_every_list_of_the_sdks_is_merged_or_replaced() -> None:
         # The progress of a tool that the server runs. Its item comes whole.
         "ResponseShellCallOutputContentDoneEvent": {"output"},
     }
-
-
-def feed(wording: Wording, wire: Sequence[tuple[str, bytes]], *, last: bool = False) -> list[Event]:
-    """Return the events of a stream, given as names and data. last: its last event has no blank line."""
-    provider = wording.provider("https://h.example")
-    whole = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
-    events = [event for name, data in wire[: -1 if last else None] for event in whole.feed(name, data)]
-    events += whole.feed_last(*wire[-1]) if last else ()
-    return [*events, *whole.end()]
-
-
-@pytest.mark.parametrize("between", [b"", b"\n", b" \r\n", b",", b"\ndata: "])
-@pytest.mark.parametrize("wording", WORDINGS, ids=lambda wording: wording.name)
-def test_frames_that_are_joined_in_one_event_are_all_read(wording: Wording, between: bytes) -> None:
-    wire = [(name, data) for name, data in SSEParser().feed(f"{wording.beginning}{wording.rest}".encode())]
-    more = wording.beginning.rpartition("data: ")[0].count("data: ")
-    wire[more:more] = [wire[more]] * 3
-    expected = feed(wording, wire)
-    assert expected[-1].type is ms.EventType.DONE
-    for start in range(len(wire)):
-        for end in range(start + 2, len(wire) + 1):
-            joined = between.join(data for _, data in wire[start:end])
-            for name in {wire[start][0], wire[end - 1][0], ""}:
-                glued = [*wire[:start], (name, joined), *wire[end:]]
-                assert feed(wording, glued) == expected, (start, end, name)
-                assert feed(wording, glued, last=True) == expected, (start, end, name)
-
-
-@pytest.mark.parametrize("between", ["", "\ndata: "])
-def test_joined_frames_may_be_cut_anywhere(between: str) -> None:
-    two = between.join(chunk(text).decode() for text in ("a", "b"))
-    last = chunk("d", '"stop"').decode() + between + "[DONE]"
-    wire = "".join(f"data: {data}\n\n" for data in (two, chunk("c").decode(), last))
-    for cut in range(len(wire)):
-        parser, whole = SSEParser(), machine()
-        parts = [*parser.feed(wire[:cut].encode()), *parser.feed(wire[cut:].encode())]
-        events = [event for name, data in parts for event in whole.feed(name, data)]
-        assert events[1:-1] == [ms.TextDelta(0, text) for text in "abcd"], cut
-        assert isinstance(events[-1], ms.Done)
-
-
-@pytest.mark.parametrize(("rest", "said"), [("nonsense", "nonsense"), ("{", "{"), ("{}" * 1000, "Extra data")])
-def test_what_follows_a_frame_and_cannot_be_read_is_an_error(rest: str, said: str) -> None:
-    (*before, failed) = machine().feed("", chunk("a") + rest.encode())
-    assert isinstance(failed, ErrorEvent)
-    assert said in failed.error.message
-    assert before == ([] if len(rest) > 1000 else [ms.Start("m", "r"), ms.TextDelta(0, "a")])
-    assert list(machine().feed_last("", chunk("a") + b'{"choices"')) == [ms.Start("m", "r"), ms.TextDelta(0, "a")]
-
-
-def test_a_template_does_not_outlive_its_frame() -> None:
-    def part(**members: Any) -> bytes:
-        return json.dumps({"candidates": [{"index": 0, "content": {"parts": [members]}}]}).encode()
-
-    whole = DIALECTS["gemini"].machine(ms.Gemini("k"), lambda: "id")
-    for data in (part(text="a"), part(text="b") + part(functionCall={"name": "f"}), part(text="c")):
-        whole.feed("", data)
-    assert [type(block) for block in whole.response().content] == [ms.Text, ms.ToolCall, ms.Text]

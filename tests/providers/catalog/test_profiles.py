@@ -8,10 +8,8 @@ from urllib.parse import urlsplit
 import pytest
 
 import manystream as ms
-from manystream.providers.catalog.profile_rules import PROFILE
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_host, profile_by_name
 from manystream.providers.catalog.registry import DIALECTS, PROMPT_DIALECTS
-from manystream.providers.catalog.selection import select
 from manystream.transport.url import parse_base_url, target
 from tests.support.profile_rows import ROWS, Row
 
@@ -22,8 +20,8 @@ CLASSES: dict[str, type[ms.Provider]] = {
         ms.SGLangGenerate, ms.OpenAICompletions,
     )
 }  # fmt: skip
-HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
+HTTPS = [row for row in PROFILES if row.base_url.startswith("https://")]
 
 DIALECTS_OWN_WAY: dict[str, object] = {
     "strict_end": False,
@@ -228,91 +226,6 @@ def test_first_party_rows_require_the_terminal_marker() -> None:
         assert first_party.quirks.strict_end
 
 
-def test_quirks_default_to_the_dialects_behaviour() -> None:
-    assert ms.Profile(name="x", dialect="openai-chat", base_url="").quirks == ms.Quirks()
-
-
-# --- selecting a provider ---
-
-OPENAI = ms.OpenAIChat("key")
-RESPONSES = ms.OpenAIResponses("key")
-CLAUDE = ms.Anthropic("key")
-GEMINI = ms.Gemini("key")
-ROUTER = ms.OpenAIChat("key", base_url="https://openrouter.ai/api/v1")
-TOGETHER = ms.OpenAIChat("key", base_url="https://api.together.xyz/v1")
-LOCAL = ms.OpenAIChat("key", base_url="http://127.0.0.1:43210/v1", name="local")
-GROQ = ms.OpenAIChat("key", name="groq")
-MINE = ms.OpenAIChat("key", name="mine")
-
-
-@pytest.mark.parametrize(
-    ("model", "providers", "expected"),
-    [
-        # By name.
-        ("anthropic/claude-opus-4-5", [OPENAI, CLAUDE], (CLAUDE, "claude-opus-4-5")),
-        ("openai-chat/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
-        ("openai-responses/gpt-5", [OPENAI, RESPONSES], (RESPONSES, "gpt-5")),
-        ("local/llama", [OPENAI, LOCAL], (LOCAL, "llama")),
-        ("local/gpt-5", [OPENAI, LOCAL], (LOCAL, "gpt-5")),
-        # By alias, in the order configured. A name takes precedence over another provider's alias.
-        ("openai/gpt-5", [OPENAI, RESPONSES], (OPENAI, "gpt-5")),
-        ("openai/gpt-5", [RESPONSES, OPENAI], (RESPONSES, "gpt-5")),
-        ("openai/x", [RESPONSES, ms.OpenAIChat("key", name="openai")], (ms.OpenAIChat("key", name="openai"), "x")),
-        ("gemini/gemini-3", [CLAUDE, GEMINI], (GEMINI, "gemini-3")),
-        ("openai-chat/gpt-5", [MINE], (MINE, "gpt-5")),
-        # By prefix.
-        ("gpt-5", [CLAUDE, OPENAI], (OPENAI, "gpt-5")),
-        ("o3-mini", [CLAUDE, RESPONSES, OPENAI], (RESPONSES, "o3-mini")),
-        ("claude-opus-4-5", [OPENAI, CLAUDE], (CLAUDE, "claude-opus-4-5")),
-        ("gemini-3-pro", [OPENAI, GEMINI], (GEMINI, "gemini-3-pro")),
-        # The only provider.
-        ("llama-3", [LOCAL], (LOCAL, "llama-3")),
-        ("gpt-5", [LOCAL], (LOCAL, "gpt-5")),
-        ("claude-opus-4-5", [ROUTER], (ROUTER, "claude-opus-4-5")),
-        # Slashes in a model's own name.
-        ("meta-llama/Llama-3", [TOGETHER], (TOGETHER, "meta-llama/Llama-3")),
-        ("meta-llama/Llama-3", [ROUTER], (ROUTER, "meta-llama/Llama-3")),
-        ("openrouter/meta-llama/Llama-3", [ROUTER], (ROUTER, "meta-llama/Llama-3")),
-        ("openrouter/meta-llama/Llama-3", [ROUTER, TOGETHER], (ROUTER, "meta-llama/Llama-3")),
-        ("openai/gpt-5", [ROUTER], (ROUTER, "openai/gpt-5")),
-        ("openai/gpt-oss-20b", [GROQ], (GROQ, "openai/gpt-oss-20b")),
-        ("groq/openai/gpt-oss-20b", [GROQ, OPENAI], (GROQ, "openai/gpt-oss-20b")),
-        ("openai/gpt-5", [ROUTER, OPENAI], (OPENAI, "gpt-5")),
-        ("/leading", [LOCAL], (LOCAL, "/leading")),
-    ],
-)
-def test_selection(model: str, providers: list[ms.Provider], expected: tuple[ms.Provider, str]) -> None:
-    assert select(model, providers) == expected
-
-
-def test_the_longest_prefix_wins() -> None:
-    def owner(name: str, *prefixes: str) -> ms.OpenAIChat:
-        row = ms.Profile(name=name, dialect="openai-chat", base_url="https://x.example", prefixes=prefixes)
-        return ms.OpenAIChat("key", profile=row)
-
-    short, long = owner("short", "gpt-"), owner("long", "gpt-5-special")
-    assert select("gpt-5-special-2", [short, long])[0] is long
-    assert select("gpt-5", [short, long])[0] is short
-    assert select("gpt-5", [owner("other", "gpt-"), short])[0].name == "other"
-
-
-@pytest.mark.parametrize(
-    ("model", "providers", "words"),
-    [
-        ("llama-3", [OPENAI, CLAUDE], ["llama-3", "openai-chat", "anthropic"]),
-        ("meta-llama/Llama-3", [ROUTER, TOGETHER], ["openrouter", "together"]),
-        ("gpt-5", [], ["no provider is configured"]),
-        ("anthropic/", [CLAUDE], ["names a provider and no model"]),
-        ("anthropic/ ", [CLAUDE], ["names a provider and no model"]),
-    ],
-)
-def test_an_unknown_model_lists_the_providers(model: str, providers: list[ms.Provider], words: list[str]) -> None:
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        select(model, providers)
-    assert caught.value.field == "model"
-    assert all(word in str(caught.value) for word in words)
-
-
 def test_dialects() -> None:
     assert sorted(DIALECTS) == ["anthropic", "gemini", "gemini-interactions", "openai-chat", "openai-responses"]
     assert sorted(CLASSES) == sorted([*DIALECTS, *PROMPT_DIALECTS])
@@ -369,62 +282,3 @@ def test_the_url_of_an_own_dialect_is_kept() -> None:
         "key", profile=ms.Profile(name="mine", dialect=own, base_url="https://h/v1/chat/completions")
     )
     assert provider.base_url == "https://h/v1/chat/completions"
-
-
-OWN_KEY_HEADERS: dict[str, tuple[str, str]] = {
-    "openai-chat": ("authorization", "Bearer k"),
-    "openai-responses": ("authorization", "Bearer k"),
-    "anthropic": ("x-api-key", "k"),
-    "gemini": ("x-goog-api-key", "k"),
-    "gemini-interactions": ("x-goog-api-key", "k"),
-}
-
-PATHS: dict[str, dict[bool, str]] = {
-    "gemini-interactions": dict.fromkeys((False, True), "/interactions?team=a&v=2"),
-    "openai-chat": dict.fromkeys((False, True), "/chat/completions?team=a&v=2"),
-    "openai-responses": dict.fromkeys((False, True), "/responses?team=a&v=2"),
-    "anthropic": dict.fromkeys((False, True), "/messages?team=a&v=2"),
-    "gemini": {
-        False: "/models/m:generateContent?team=a&v=2",
-        True: "/models/m:streamGenerateContent?alt=sse&team=a&v=2",
-    },
-}
-
-HELLO = ms.Request("m", [ms.Message.user("Hello")], extra_headers={"X-Trace": "7", "x-team": "of the request"})
-
-
-def provider_of(dialect: str, quirks: ms.Quirks) -> ms.Provider:
-    base_url = "https://gateway.example/v1beta" if dialect == "gemini" else "https://gateway.example/v1"
-    profile = ms.Profile(name="gateway", dialect=dialect, base_url=base_url, quirks=quirks)
-    return ms.Provider("k", profile=profile)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("dialect", PATHS)
-def test_the_query_and_the_headers_are_sent(dialect: str, stream: bool) -> None:
-    quirks = ms.Quirks(query="team=a&v=2", headers=(("X-Team", "of the profile"), ("x-tier", "gold")))
-    wire = DIALECTS[dialect].encode(HELLO, "m", provider_of(dialect, quirks), stream=stream)
-    assert wire.path == PATHS[dialect][stream]
-    headers = dict(wire.headers)
-    assert len(headers) == len(wire.headers)
-    assert (headers["x-tier"], headers["x-team"], headers["x-trace"]) == ("gold", "of the request", "7")
-    assert headers["accept"] == ("text/event-stream" if stream else "application/json")
-
-
-@pytest.mark.parametrize("dialect", PATHS)
-def test_a_profile_can_name_the_header_of_the_key(dialect: str) -> None:
-    def sent(auth_header: str | None, key: str = "k") -> list[tuple[str, str]]:
-        return DIALECTS[dialect].auth_headers(provider_of(dialect, ms.Quirks(auth_header=auth_header)), key)
-
-    assert sent(None) == [OWN_KEY_HEADERS[dialect]]
-    assert sent("api-key") == [("api-key", "k")]
-    assert sent("authorization") == [("authorization", "Bearer k")]  # access tokens: Vertex AI, gateways
-    assert sent("Authorization") == [("Authorization", "Bearer k")]
-    assert sent("api-key", "") == []
-
-
-@pytest.mark.parametrize("wrong", ["", 3])
-def test_a_header_without_a_name_is_refused(wrong: object) -> None:
-    provider = provider_of("gemini", ms.Quirks(auth_header=wrong))  # type: ignore[arg-type]
-    with pytest.raises(ms.InvalidRequestError, match=r"profile\.quirks\.auth_header"):
-        PROFILE.check(provider.profile, "profile")

@@ -8,8 +8,12 @@ from typing import cast
 import pytest
 
 import manystream as ms
+from manystream.providers.convert.plain_forms import function_tool, is_mapping, read_tools
+from manystream.providers.openai.chat.arguments import read_messages
+from tests.providers.test_argument_values import BYTES, refusal
 
 USER = ms.Message.user("Hi")
+
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
 
@@ -115,3 +119,91 @@ def test_a_dict_that_is_no_tool_is_refused_by_its_path(tool: dict[str, object], 
     with pytest.raises(ms.InvalidRequestError) as caught:
         ms.Request("m", "Hi", tools=[tool])
     assert str(caught.value).startswith(complaint)
+
+
+# --- messages and tools in plain forms ---
+FIRST_USER, SYSTEM = {"role": "user", "content": "u"}, {"role": "system", "content": "s"}
+
+MESSAGE = ms.Message.user("m")
+
+
+@pytest.mark.parametrize(
+    ("given", "messages", "system"),
+    [
+        ("x", [ms.Message.user("x")], None),
+        (MESSAGE, [MESSAGE], None),
+        ([SYSTEM, FIRST_USER], [ms.Message.user("u")], "s"),
+        ((FIRST_USER, MESSAGE, FIRST_USER), [ms.Message.user("u"), MESSAGE, ms.Message.user("u")], None),
+        ([MESSAGE, FIRST_USER, FIRST_USER], [MESSAGE, ms.Message.user("u"), ms.Message.user("u")], None),
+        ([SYSTEM], [], "s"),
+    ],
+)
+def test_plain_messages_are_read(given: object, messages: list[ms.Message], system: str | None) -> None:
+    assert read_messages(given, None) == (messages, system)
+
+
+def test_values_that_are_no_plain_messages_are_returned_as_is() -> None:
+    for given in ([MESSAGE], (MESSAGE,), [MESSAGE, 7], 7, [], None):
+        assert read_messages(given, "s")[0] is given
+        assert read_messages(given, "s")[1] == "s"
+    assert read_messages("x", "s") == ([ms.Message.user("x")], "s")
+    assert read_messages(MESSAGE, "s") == ([MESSAGE], "s")
+    assert read_messages([FIRST_USER], "s") == ([ms.Message.user("u")], "s")
+
+
+TWICE = "is a system prompt, which stands first, or in system=…: give one of the two"
+
+
+@pytest.mark.parametrize(
+    ("given", "system", "words"),
+    [
+        ([SYSTEM, FIRST_USER], "s", f"messages[0]: {TWICE}"),
+        ([ms.Message.system("a"), FIRST_USER], "s", f"messages[0]: {TWICE}"),
+        ([MESSAGE, MESSAGE, FIRST_USER, {"role": "robot"}], None, "messages[3].role: unknown role 'robot'"),
+        ([{"role": "robot"}], None, "messages[0].role: unknown role 'robot'"),
+        ([MESSAGE, FIRST_USER, {"role": "user", "content": b"x"}], None, f"messages[2].content: {BYTES}"),
+        ([FIRST_USER, MESSAGE, 7], None, "messages[2]: must be a Message or a dict in OpenAI's chat form, not int"),
+        ([None, FIRST_USER], None, "messages[0]: must be a Message or a dict in OpenAI's chat form, not NoneType"),
+        ([FIRST_USER, "x"], None,
+            "messages[1]: must be a Message or a dict in OpenAI's chat form, not str; use Message.user(…)"),
+    ],
+)  # fmt: skip
+def test_a_plain_message_is_refused_by_its_place(given: object, system: str | None, words: str) -> None:
+    assert refusal(lambda: read_messages(given, system)) == words
+
+
+def test_a_later_system_message_is_a_message() -> None:
+    read, system = read_messages([MESSAGE, FIRST_USER, SYSTEM], None)
+    assert (read[1:], system) == ([ms.Message.user("u"), ms.Message.system("s")], None)
+
+
+def test_plain_tools_are_read() -> None:
+    schema = {"type": "object"}
+    flat = {"name": "f", "description": "d", "parameters": schema, "strict": True}
+    tool = ms.Tool("f", "d", schema, True)  # type: ignore[arg-type]
+    assert read_tools([flat, {"type": "function", "function": flat}, tool, 7]) == [tool, tool, tool, 7]
+    assert read_tools(({"name": "f"},)) == [ms.Tool("f")]
+    given: object = "x"
+    assert read_tools(given) is given
+    assert is_mapping(flat)
+    assert not is_mapping([flat])
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ({"type": "web_search"}, "t.type: must be 'function', not 'web_search': put other tools into extra_body"),
+        ({}, "t.name: is missing"),
+        ({"name": ""}, "t.name: is missing"),
+        ({"name": 1}, "t.name: must be text, not a number"),
+        ({"name": "f", "description": 1}, "t.description: must be text, not a number"),
+        ({"name": "f", "parameters": []}, "t.parameters: must be an object, not an array"),
+        ({"name": "f", "strict": "x"}, "t.strict: must be true or false, not text"),
+        ({"name": "f", "strikt": True}, "t.strikt: is not a member of this form; did you mean 'strict'?"),
+        ({"name": "f", "zz": True},
+            "t.zz: is not a member of this form; its members are name, description, parameters, strict"),
+    ],
+)  # fmt: skip
+def test_a_plain_tool_is_refused_by_its_member(tool: dict[str, object], words: str) -> None:
+    assert refusal(lambda: function_tool(tool, "t")) == words  # type: ignore[arg-type]
+    assert refusal(lambda: read_tools([{"name": "f"}, tool])) == f"tools[1]{words[1:]}"

@@ -1,14 +1,33 @@
 """Parts that are no text: calls, whole and in pieces; files; and what the server executes itself."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import pytest
 
+from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.stream import has_only_text
-from manystream.providers.model.events import Done, FinishReason, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from manystream.providers.model.events import (
+    Done,
+    FinishReason,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallStart,
+)
 from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
 from manystream.providers.model.tokens import Usage
-from tests.providers.gemini.wire import decode, part_chunk, signed, stream, stream_text, text_chunk
+from tests.providers.gemini.wire import (
+    PROVIDER,
+    Ids,
+    decode,
+    part_chunk,
+    signed,
+    stream,
+    stream_text,
+    text_chunk,
+)
 
 
 def test_parallel_calls_are_blocks_and_only_the_first_is_signed() -> None:
@@ -303,3 +322,32 @@ THOUGHT: dict[str, Any] = {"text": "a", "thought": True}
 )
 def test_a_chunk_with_one_text_is_known_as_such(chunk: dict[str, Any], expected: bool) -> None:
     assert has_only_text(chunk) is expected
+
+
+def test_a_call_of_several_parts_keeps_its_id_and_signature() -> None:
+    def partial(**members: Any) -> dict[str, Any]:
+        return part_chunk({"functionCall": {"willContinue": True, **members}})
+
+    first = partial(name="f", id="w1", partialArgs=[{"jsonPath": "$.a", "numberValue": 1}])
+    first["candidates"][0]["content"]["parts"][0]["thoughtSignature"] = "s"
+    answer = stream(
+        first, partial(id="w1"), partial(name="f", partialArgs=[{"jsonPath": "$.b", "numberValue": 2}]),
+        part_chunk({"functionCall": {}}, finish="STOP"),
+    )  # fmt: skip
+    assert answer.response.content == [ToolCall("w1", "f", '{"a":1,"b":2}', state=signed("s", id="w1"))]
+
+
+def test_a_late_signature_is_added_to_its_call() -> None:
+    begin = {"functionCall": {"name": "f", "willContinue": True}}
+    end = {"functionCall": {"willContinue": False}, "thoughtSignature": "s"}
+    answer = stream(part_chunk(begin), part_chunk(end), part_chunk(finish="STOP"))
+    assert answer.response.content == [ToolCall("id-1", "f", "{}", state=signed("s"))]
+
+
+def test_arguments_nested_too_deeply_are_dropped_with_a_warning() -> None:
+    nested = "[" * 1010 + "]" * 1010
+    call = '{"functionCall": {"name": "f", "args": {"a": ' + nested + "}}}"
+    body = '{"candidates": [{"content": {"parts": [' + call + "]}}]}"
+    response = DIALECT.decode(body.encode(), PROVIDER, Ids())
+    assert [(call.name, call.arguments, call.complete) for call in response.tool_calls] == [("f", "", False)]
+    assert response.warnings == ["the arguments of call 'id-1' are nested too deeply and were dropped"]

@@ -1,5 +1,7 @@
 """Error bodies of Google's servers and of the proxies before them."""
 
+from __future__ import annotations
+
 import json
 from typing import Any
 
@@ -8,6 +10,10 @@ import pytest
 from manystream.providers.gemini import DIALECT, parse_error
 from manystream.providers.gemini.errors import REASON_CATEGORY, STATUS_CODES, read_error
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+from tests.providers.gemini.wire import (
+    PROVIDER,
+    Ids,
+)
 
 NOW = 1_700_000_000.0
 
@@ -229,3 +235,148 @@ def test_the_request_id_is_kept_for_the_support_desk() -> None:
 def test_a_body_is_text_or_bytes() -> None:
     assert parse_error(404, body(404, "x", "NOT_FOUND").decode()) == parse_error(404, body(404, "x", "NOT_FOUND"))
     assert isinstance(parse_error(404, ""), ProviderError)
+
+
+def test_a_refused_prompt_is_an_error_with_its_reason_and_body() -> None:
+    body = b'{"promptFeedback": {"blockReason": 4, "blockReasonMessage": ""}}'
+    with pytest.raises(ProviderError) as raised:
+        DIALECT.decode(body, PROVIDER, Ids())
+    assert raised.value == ProviderError(
+        "prompt blocked: PROHIBITED_CONTENT", category=ErrorCategory.CONTENT_FILTER, http_status=200,
+        provider_code="PROHIBITED_CONTENT", body=body,
+    )  # fmt: skip
+
+
+# --- errors of the API ---
+@pytest.mark.parametrize(
+    ("value", "status", "code", "category"),
+    [
+        ({"error": {"code": 400, "message": "m"}}, 400, None, ErrorCategory.INVALID_ARG),
+        ({"error": {"code": 599, "message": "m"}}, 599, None, ErrorCategory.SERVER),
+        ({"error": {"code": 501, "message": "m"}}, 501, None, ErrorCategory.UNKNOWN),
+        ({"error": {"code": 399, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
+        ({"error": {"code": 600, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
+        ({"error": {"code": 600, "status": "UNAVAILABLE"}}, 503, "UNAVAILABLE", ErrorCategory.SERVER),
+        ({"code": 404, "message": "m"}, 404, None, ErrorCategory.NOT_FOUND),
+        ([None, {"a": 1}, {"error": {"status": "ABORTED"}}], 409, "ABORTED", ErrorCategory.UNKNOWN),
+        ({"error": {"code": 429, "type": "x", "message": "m"}}, 200, "429", ErrorCategory.RATE_LIMIT),
+        ({"error": {"code": "429", "message": "m"}}, 200, "429", ErrorCategory.RATE_LIMIT),
+    ],
+)
+def test_an_error_inside_an_answer_has_its_own_status(
+    value: Any, status: int, code: str | None, category: ErrorCategory
+) -> None:
+    error = read_error(value, b"body")
+    assert (error.http_status, error.provider_code, error.category, error.body) == (status, code, category, b"body")
+
+
+def failed(status: int, error: dict[str, Any], headers: dict[str, str] | None = None) -> ProviderError:
+    return DIALECT.decode_error(status, headers or {}, json.dumps({"error": error}).encode(), 0.0)
+
+
+QUOTA: dict[str, Any] = {"code": 429, "status": "RESOURCE_EXHAUSTED"}
+
+
+def test_an_error_status_takes_precedence_over_the_bodys_code() -> None:
+    error = failed(400, QUOTA)
+    assert (error.http_status, error.category) == (400, ErrorCategory.INVALID_ARG)
+    error = failed(399, QUOTA)
+    assert (error.http_status, error.category) == (429, ErrorCategory.RATE_LIMIT)
+
+
+def test_half_a_character_in_a_message_is_replaced() -> None:
+    for value in ({"error": {"status": "UNAVAILABLE", "message": "a\ud800"}}, {"error": {"message": "a\ud800"}}):
+        assert read_error(value, b"").message.removeprefix("UNAVAILABLE: ") == "a?"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("UNAVAILABLE", ErrorCategory.SERVER),
+        ("RESOURCE_EXHAUSTED", ErrorCategory.RATE_LIMIT),
+        ("ABORTED", ErrorCategory.UNKNOWN),
+        (None, ErrorCategory.UNKNOWN),
+    ],
+)
+def test_the_status_name_replaces_an_unknown_status(name: str | None, category: ErrorCategory) -> None:
+    error = failed(418, {"code": 418, "status": name, "message": "m"})
+    assert (error.http_status, error.category) == (418, category)
+    assert failed(403, {"code": 403, "status": name, "message": "m"}).category is ErrorCategory.AUTH
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"x-request-id": "a"}, "a"),
+        ({"x-goog-request-id": "b"}, "b"),
+        ({"x-request-id": "a", "x-goog-request-id": "b"}, "b"),
+    ],
+)
+def test_googles_request_id_takes_precedence(headers: dict[str, str], expected: str | None) -> None:
+    assert failed(429, QUOTA, headers).request_id == expected
+    assert DIALECT.decode_error(500, headers, b"", 0.0).request_id == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        ({"message": "Please retry in 1m30s."}, 90_000),
+        ({"message": "Retry in 250ms"}, 250),
+        ({"message": "Please try again in 2 hours."}, 7_200_000),
+        ({"message": "Please retry in a while."}, 7000),
+        ({"details": [{"retryDelay": "soon"}, {"retryDelay": "3s"}]}, 3000),
+        ({"message": "retry in 9s", "details": [{"retryDelay": "3s"}]}, 3000),
+        ({"message": "retry in 9s", "details": [{"retryDelay": "soon"}]}, 9000),
+        ({}, 7000),
+    ],
+)
+def test_the_first_readable_delay_counts(error: dict[str, Any], hint: int) -> None:
+    assert failed(429, {**QUOTA, **error}, {"retry-after": "7"}).retry_after_ms == hint
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        ({"message": "limit: 0"}, False),
+        ({"message": "limit: 0, model: x"}, False),
+        ({"message": "limit: 0.5"}, True),
+        ({"message": "limit: 05"}, True),
+        ({"message": "60 requests per day"}, False),
+        ({"message": "super dayly"}, True),
+        ({"message": "Your project reached its spending cap."}, False),
+        ({"details": [{"violations": [{"quotaValue": 0}]}]}, False),
+        ({"details": [{"violations": [{"quotaValue": 1}, {"quotaId": "ModelPerDay"}]}]}, False),
+        ({"details": [{}, {"violations": [{"quotaId": "PerMinute", "quotaValue": "10"}]}]}, True),
+    ],
+)
+def test_a_quota_without_an_end_in_sight_is_not_retried(error: dict[str, Any], retryable: bool) -> None:
+    assert failed(429, {**QUOTA, **error}).retryable is retryable
+
+
+def test_a_key_is_removed_from_every_form_of_error() -> None:
+    key = "AIza" + "0123456789"
+    for body in (
+        {"error": {"code": 400, "message": f"Bad key {key}.", "status": "INVALID_ARGUMENT"}},
+        {"message": f"Bad key {key}."},
+        {"error": {"message": "API key: hunter2", "type": "x"}},
+    ):
+        error = DIALECT.decode_error(400, {}, json.dumps(body).encode(), 0.0)
+        assert error.message.removeprefix("INVALID_ARGUMENT: ") in ("Bad key [removed].", "API key: [removed]")
+        assert b"[removed]" in error.body
+        assert key.encode() not in error.body
+    assert failed(400, {"code": 400, "message": "AIza012345678"}).message == "HTTP 400: AIza012345678"
+
+
+def test_the_longest_context_is_named_as_such() -> None:
+    text = "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576)."
+    assert failed(400, {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}).context_overflow
+    assert not failed(400, {"code": 400, "message": "No.", "status": "INVALID_ARGUMENT"}).context_overflow
+
+
+@pytest.mark.parametrize(
+    "words", ["limit: 0, model: m", "Requests per day", "credits are depleted", "reached its spending cap"]
+)
+def test_a_used_up_quota_of_google_is_recognised(words: str) -> None:
+    body = {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": f"Sorry: {words}."}}
+    assert not parse_error(429, json.dumps(body)).retryable

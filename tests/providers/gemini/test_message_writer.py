@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from manystream.providers.errors import InvalidRequestError
-from manystream.providers.gemini.block_writer import MEDIA_TYPES, BlockWriter
+from manystream.providers.gemini.block_writer import BlockWriter
 from manystream.providers.gemini.message_writer import MessageWriter, WriterState
 from manystream.providers.json.json_values import JSONObject
 from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
     Message,
-    ProviderBlock,
     ProviderState,
-    RedactedThinking,
     Role,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
 )
@@ -32,6 +25,7 @@ from tests.providers.gemini.sent import OLD_MODEL, contents, warnings
 from tests.providers.gemini.wire import PROVIDER, decode, part_chunk, signed
 
 HI = Message.user("Hi")
+
 SKIP = "skip_thought_signature_validator"
 
 
@@ -150,35 +144,6 @@ def test_only_ids_of_the_wire_are_sent_back() -> None:
     assert answers["parts"] == [answer_part(id="w1"), answer_part()]
 
 
-def test_a_signature_is_sent_back_on_its_part() -> None:
-    answer = decode(
-        part_chunk(
-            {"text": "Hm", "thought": True},
-            {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
-            {"functionCall": {"name": "f", "args": {}, "id": "w1"}, "thoughtSignature": "c2lnMg=="},
-            {"functionCall": {"name": "g", "args": {}, "id": "w2"}},
-            {"text": "", "thoughtSignature": "c2lnMw=="},
-            finish="STOP",
-        )
-    )
-    results = Message(Role.TOOL, [ToolResult("w1", "ok"), ToolResult("w2", "ok")])
-    sent = contents(HI, answer.to_message(), results)
-    assert sent[1]["parts"] == [
-        {"text": "Hm", "thought": True}, {"text": "I look.", "thoughtSignature": "c2lnMQ=="},
-        call_part(signature="c2lnMg==", id="w1"), call_part("g", id="w2"), {"text": "", "thoughtSignature": "c2lnMw=="},
-    ]  # fmt: skip
-
-
-def test_state_of_another_provider_is_not_sent() -> None:
-    foreign = ProviderState("anthropic", {"thoughtSignature": "c2ln", "id": "x"})
-    history = (
-        HI,
-        Message.assistant([Text("a", state=foreign), call("x", state=foreign)]),
-        Message.tool_result("x", "ok"),
-    )
-    assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "a"}, call_part()]
-
-
 def test_an_unsigned_first_call_gets_the_documented_value() -> None:
     history = (HI, Message.assistant([call("a", "x"), call("b", "y")]))
     results = (Message.tool_result("a", "ok"), Message.tool_result("b", "ok"))
@@ -186,106 +151,6 @@ def test_an_unsigned_first_call_gets_the_documented_value() -> None:
     # If the signed call is left out, the next one is the first.
     lost = Message.assistant([call("a", "x", state=signed("c2ln")), call("b", "y")])
     assert contents(HI, lost, results[1])[1]["parts"] == [call_part("y", SKIP)]
-
-
-def test_thinking_is_sent_back_only_to_gemini() -> None:
-    blocks = [
-        Thinking("ours", state=ProviderState("google", {"thought": True})), Thinking("from somebody's own hand"),
-        Thinking("theirs", "sig"), Thinking("theirs too", state=ProviderState("openai-chat", {})),
-        RedactedThinking("xyz"), Text("a"),
-    ]  # fmt: skip
-    history = (HI, Message.assistant(blocks), HI)
-    assert contents(*history)[1]["parts"] == [
-        {"text": "ours", "thought": True},
-        {"text": "from somebody's own hand", "thought": True},
-        {"text": "a"},
-    ]
-    assert warnings(*history) == ["messages: thinking that 'google' did not make is not sent to it"]
-
-
-def test_a_provider_block_is_sent_back_only_to_its_provider() -> None:
-    code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "c2ln"}
-    ours, theirs = ProviderBlock("google", code), ProviderBlock("anthropic", {"type": "server_tool_use"})
-    history = (HI, Message.assistant([Text("a"), ours, theirs, Text("b")]))
-    assert contents(*history)[1]["parts"] == [{"text": "a"}, code, {"text": "b"}]
-    assert warnings(*history) == [
-        "messages: 'server_tool_use' of 'anthropic' is not sent; only its provider understands it"
-    ]
-
-
-PNG = b"\x89PNG"
-PNG_PART = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(PNG).decode()}}
-
-
-@pytest.mark.parametrize(
-    ("block", "part"),
-    [
-        (Image(data=PNG, media_type="image/png"), PNG_PART),
-        (File(data=b"x", media_type="audio/wav"), {"inlineData": {"mimeType": "audio/wav", "data": "eA=="}}),
-        (Image(url="https://h/a.JPG?x=1"), {"fileData": {"fileUri": "https://h/a.JPG?x=1", "mimeType": "image/jpeg"}}),
-        (Image(url="gs://h", media_type="image/gif"), {"fileData": {"fileUri": "gs://h", "mimeType": "image/gif"}}),
-        (File(url="https://youtu.be/abc"), {"fileData": {"fileUri": "https://youtu.be/abc"}}),
-        (File(url="gs://bucket/x.pdf"), {"fileData": {"fileUri": "gs://bucket/x.pdf", "mimeType": "application/pdf"}}),
-        (Image(url="data:image/png;base64,iVBORw=="), PNG_PART),
-        (File(url="data:,a%20b"), {"inlineData": {"mimeType": "text/plain", "data": "YSBi"}}),
-        (
-            File(file_id="files/abc", media_type="video/mp4"),
-            {
-                "fileData": {
-                    "fileUri": "https://generativelanguage.googleapis.com/v1beta/files/abc",
-                    "mimeType": "video/mp4",
-                }
-            },
-        ),
-        (Image(data=PNG, media_type="image/png", state=signed("c2ln")), {**PNG_PART, "thoughtSignature": "c2ln"}),
-    ],
-)  # fmt: skip
-def test_images_and_files_are_sent_inline_or_by_url(block: Image | File, part: dict[str, Any]) -> None:
-    assert contents(Message.user(block))[0]["parts"] == [part]
-
-
-@pytest.mark.parametrize("url", ["data:image/png", "data:image/png;base64,%%%", "data:image/png;base64,a"])
-def test_a_malformed_data_url_is_refused_naming_its_place(url: str) -> None:
-    with pytest.raises(InvalidRequestError, match=r"messages\[0\]\.content\[0\]\.url"):
-        contents(Message.user(Image(url=url)))
-
-
-def test_options_that_a_part_cannot_have_cause_warnings() -> None:
-    blocks = [
-        Image(data=PNG, media_type="image/png", detail="low", cache_control=CacheControl()),
-        Image(data=PNG, media_type="image/png", detail="auto"),
-        File(data=b"x", media_type="text/plain", name="notes.txt"),
-    ]
-    assert [warning.partition(":")[0] for warning in warnings(Message.user(blocks))] == [
-        "messages[0].content[0].cache_control",
-        "messages[0].content[0].detail",
-        "messages[0].content[2].name",
-    ]
-
-
-def media_result() -> tuple[Message, ...]:
-    result = ToolResult("a", [Text("two "), Image(data=PNG, media_type="image/png"), Text("files")])
-    return HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [result])
-
-
-def test_files_of_a_result_are_sent_inside_it_to_new_models() -> None:
-    assert contents(*media_result())[2:] == [
-        {"role": "user", "parts": [answer_part(output="two files", parts=[PNG_PART])]}
-    ]
-    assert warnings(*media_result()) == []
-
-
-def test_files_of_a_result_are_sent_beside_it_to_old_models() -> None:
-    assert contents(*media_result(), model=OLD_MODEL)[2:] == [
-        {"role": "user", "parts": [answer_part(output="two files")]},
-        {"role": "user", "parts": [PNG_PART]},
-    ]
-    assert warnings(*media_result(), model=OLD_MODEL) == [
-        "messages[2].content[0].content[1]: sent beside the result, which cannot contain it"
-    ]
-    by_address = ToolResult("a", [Image(url="https://h/a.png")])
-    history = (HI, Message.tool_call("a", "f", "{}"), Message(Role.TOOL, [by_address]))
-    assert contents(*history)[3]["parts"] == [{"fileData": {"fileUri": "https://h/a.png", "mimeType": "image/png"}}]
 
 
 @pytest.mark.parametrize("arguments", ['{"a": ', "[1]", "null"])
@@ -316,35 +181,6 @@ def test_an_answer_sent_back_equals_its_wire_form() -> None:
     assert contents(HI, answer.to_message(), HI)[1] == {"role": "model", "parts": parts}
 
 
-# File extensions, and their media types according to IANA and Gemini's page on files.
-ENDINGS = {
-    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "heic": "image/heic",
-    "heif": "image/heif", "gif": "image/gif", "pdf": "application/pdf", "txt": "text/plain", "md": "text/markdown",
-    "html": "text/html", "csv": "text/csv", "json": "application/json", "mp3": "audio/mpeg", "wav": "audio/wav",
-    "flac": "audio/flac", "ogg": "audio/ogg", "aac": "audio/aac", "mp4": "video/mp4", "mpeg": "video/mpeg",
-    "mov": "video/quicktime", "webm": "video/webm",
-}  # fmt: skip
-
-
-def test_every_extension_of_the_table_is_tested() -> None:
-    assert MEDIA_TYPES.keys() == ENDINGS.keys()
-
-
-@pytest.mark.parametrize(("ending", "media_type"), ENDINGS.items())
-def test_a_urls_extension_gives_its_media_type(ending: str, media_type: str) -> None:
-    for address in (f"https://h/a.b.{ending}", f"gs://bucket/a.{ending.upper()}"):
-        part = {"fileData": {"fileUri": address, "mimeType": media_type}}
-        assert contents(Message.user(File(url=address)))[0]["parts"] == [part]
-
-
-@pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"])
-def test_these_media_types_are_sent_inside_a_response(media_type: str) -> None:
-    result = Message.tool_result("c", [File(data=b"x", media_type=media_type)])
-    call = Message.assistant(ToolCall("c", "f", "{}"))
-    answer = contents(HI, call, result, model="gemini-3-pro")[2]["parts"][0]["functionResponse"]
-    assert answer["parts"] == [{"inlineData": {"mimeType": media_type, "data": "eA=="}}]
-
-
 def test_a_users_turn_is_inserted_before_a_models_first_turn() -> None:
     assert contents(Message.assistant("Ask me."), HI) == [
         {"role": "user", "parts": [{"text": "(The conversation begins with the assistant's message.)"}]},
@@ -354,17 +190,24 @@ def test_a_users_turn_is_inserted_before_a_models_first_turn() -> None:
 
 
 USER, MODEL = Message.user("a"), Message.assistant("b")
+
 CALL, RESULT = Message.tool_call("t", "look", "{}"), Message.tool_result("t", "x")
+
 EMPTY = Message.user("")
+
 NO_RESULT = "messages: call 't' has no result and is not sent"
 
 A: JSONObject = {"role": "user", "parts": [{"text": "a"}]}
+
 B: JSONObject = {"role": "model", "parts": [{"text": "b"}]}
+
 USED: list[JSONObject] = [
     {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
     {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "x"}}}]},
 ]
+
 DONE, OPEN = WriterState(()), WriterState(("t",))
+
 OPENED = f"messages: begin with the assistant, which Gemini refuses; sent with {OPENING!r} as the user's first"
 
 FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
@@ -377,6 +220,7 @@ FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
     ([EMPTY], Segment([], None)),
     ([MODEL], Segment([{"role": "user", "parts": [{"text": OPENING}]}, B], None, [OPENED])),
 ]
+
 LATER: list[tuple[list[Message], WriterState, Segment[WriterState] | None]] = [
     ([MODEL], DONE, Segment([B], None)),
     ([MODEL, USER], DONE, Segment([B, A], DONE)),

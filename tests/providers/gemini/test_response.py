@@ -9,8 +9,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.gemini import DIALECT, parse_response
-from manystream.providers.gemini.usage import read_usage
-from tests.providers.gemini.wire import PROVIDER, Ids, decode, run, signed, stream, stream_bytes
+from tests.providers.gemini.wire import PROVIDER, Ids, decode, part_chunk, run, signed, stream, stream_bytes, text_chunk
 
 ANSWER: dict[str, Any] = {
     "candidates": [
@@ -81,9 +80,11 @@ TEXT_ONLY: dict[str, Any] = {
         {"content": {"parts": [{"text": "A longer text.", "thoughtSignature": "s"}]}, "finishReason": "STOP"}
     ]
 }
+
 CUT_SHORT: dict[str, Any] = {
     "candidates": [{"content": {"parts": [{"text": "A longer te"}]}, "finishReason": "MAX_TOKENS", "avgLogprobs": -1}]
 }
+
 WITH_CODE: dict[str, Any] = {
     "candidates": [
         {
@@ -141,34 +142,6 @@ def test_no_content_at_the_limit_is_a_length_stop() -> None:
     )
     assert (response.content, response.finish_reason) == ([], ms.FinishReason.LENGTH)
     assert response.usage.thinking_tokens == 9
-
-
-@pytest.mark.parametrize(
-    ("metadata", "output"),
-    [
-        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
-        ({"promptTokenCount": 10, "candidatesTokenCount": 12, "thoughtsTokenCount": 7, "totalTokenCount": 22}, 5),
-        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}, 5),
-        ({"promptTokenCount": 10, "candidatesTokenCount": 5, "thoughtsTokenCount": 7, "toolUsePromptTokenCount": 100,
-            "totalTokenCount": 122}, 5),
-        ({"promptTokenCount": 1, "candidatesTokenCount": 2, "thoughtsTokenCount": 9, "totalTokenCount": 3}, 0),
-        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "totalTokenCount": 10}, 0),
-        ({"promptTokenCount": 1, "thoughtsTokenCount": 9}, 0),
-        ({"thoughtsTokenCount": 9, "totalTokenCount": 10}, 0),
-        ({"promptTokenCount": 1, "thoughtsTokenCount": 9, "toolUsePromptTokenCount": 4, "totalTokenCount": 16}, 2),
-        ({"promptTokenCount": 1, "totalTokenCount": 1}, None),
-        ({}, None),
-    ],
-)  # fmt: skip
-def test_the_total_shows_whether_output_includes_thinking(metadata: dict[str, Any], output: int | None) -> None:
-    assert read_usage(metadata).output_tokens == output
-
-
-def test_missing_counts_are_none_and_a_missing_total_is_the_sum() -> None:
-    assert read_usage({"trafficType": "ON_DEMAND"}) == ms.Usage(raw={"trafficType": "ON_DEMAND"})
-    assert read_usage({"promptTokenCount": 3, "candidatesTokenCount": 4}).total_tokens == 7
-    assert read_usage({"promptTokenCount": 3}).total_tokens is None
-    assert read_usage({"promptTokenCount": 3.0, "totalTokenCount": "9"}).input_tokens == 3
 
 
 @pytest.mark.parametrize("as_array", [False, True])
@@ -262,43 +235,20 @@ def test_a_stream_error_event_is_not_raised() -> None:
     assert answer.events[-1].error.message == "boom"
 
 
-SNAKE: dict[str, Any] = {
-    "candidates": [{"content": {"role": "model", "parts": [{"text": "hm", "thought": True, "thought_signature": "s"},
-        {"function_call": {"id": "c", "name": "f", "args": {"a_b": 12345678901234567890123}},
-        "thought_signature": "t"}, {"inline_data": {"mime_type": "image/png", "data": "iVBO"}}]},
-        "finish_reason": "MAX_TOKENS", "safety_ratings": [{"category": "HARM", "blocked": True}]}],
-    "usage_metadata": {"prompt_token_count": 3, "total_token_count": 5},
-    "model_version": "gemini-3.8-flash",
-    "response_id": "r-1",
-}  # fmt: skip
-
-
-def test_names_in_snake_case_are_read() -> None:
-    for answer in (decode(SNAKE), stream(SNAKE).response):
-        assert answer.content == [
-            ms.Thinking("hm", "s", state=signed("s", thought=True)),
-            ms.ToolCall("c", "f", '{"a_b":12345678901234567890123}', state=signed("t", id="c")),
-            ms.Image(data=b"\x89PN", media_type="image/png"),
-        ]
-        assert (answer.raw_finish_reason, answer.model, answer.id) == ("MAX_TOKENS", "gemini-3.8-flash", "r-1")
-        assert (answer.usage.input_tokens, answer.usage.total_tokens) == (3, 5)
-        assert answer.provider_data == {"safetyRatings": [{"category": "HARM", "blocked": True}]}
-
-
-def test_one_member_in_snake_case_is_read() -> None:
-    body: Any = {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finish_reason": "STOP"}]}
-    assert stream(body).response.raw_finish_reason == "STOP"
-    assert stream({"prompt_feedback": {"block_reason": "SAFETY"}}).error is not None
-    nested = b'data: {"model_version": "m", "extra": ' + b"[" * 900 + b"]" * 900 + b"}\r\n\r\n"
-    assert run([nested, stream_bytes(body)]).response.text == "a"
-
-
-def test_an_empty_usage_report_is_ignored() -> None:
-    chunks = [{"usageMetadata": {"promptTokenCount": 3}}, {"candidates": [{"finishReason": "STOP"}]}]
-    assert stream(*chunks, {"usageMetadata": {}}).response.usage.input_tokens == 3
-
-
 def test_the_index_of_a_candidate_may_be_a_whole_float() -> None:
     body = {"candidates": [{"index": 1.0, "content": {"parts": [{"text": "b"}]}},
                            {"index": 0.0, "content": {"parts": [{"text": "a"}]}}]}  # fmt: skip
     assert decode(body).text == "a"
+
+
+@pytest.mark.parametrize("word", ["", "BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", 0])
+def test_a_block_reason_that_is_not_set_blocks_nothing(word: object) -> None:
+    outcome = stream({**text_chunk("a"), "promptFeedback": {"blockReason": word}}, part_chunk(finish="STOP"))
+    assert outcome.error is None
+    assert outcome.response.text == "a"
+
+
+@pytest.mark.parametrize(("number", "word"), [(1, "SAFETY"), (2, "OTHER"), (3, "BLOCKLIST"), (4, "PROHIBITED_CONTENT")])
+def test_a_block_reason_as_a_number_has_its_name(number: int, word: str) -> None:
+    outcome = stream({"promptFeedback": {"blockReason": number}})
+    assert (outcome.error.error.provider_code, outcome.error.error.category) == (word, ms.ErrorCategory.CONTENT_FILTER)

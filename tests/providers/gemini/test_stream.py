@@ -9,7 +9,6 @@ import pytest
 
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.gemini import DIALECT
-from manystream.providers.gemini.finish import FINISH_NUMBERS, FINISH_REASONS
 from manystream.providers.json.json_values import JSON
 from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason, Start, TextDelta, ThinkingDelta
 from manystream.providers.model.messages import ProviderState, Text, Thinking
@@ -48,129 +47,10 @@ def test_nothing_is_done_before_the_body_ends() -> None:
     assert machine.end() == ()
 
 
-def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
-    answer = stream(text_chunk("a"), part_chunk({"text": "b"}, finish="STOP"), part_chunk({"text": "c"}, finish="STOP"))
-    assert answer.response.text == "abc"
-    assert answer.of(Done) == [Done(FinishReason.STOP, "STOP", Usage())]
-
-
-def test_the_last_finish_reason_counts() -> None:
-    answer = stream(part_chunk({"text": "b"}, finish="STOP"), part_chunk(finish="RECITATION"))
-    assert answer.response.finish_reason is FinishReason.CONTENT_FILTER
-    assert answer.response.raw_finish_reason == "RECITATION"
-
-
-@pytest.mark.parametrize("word", ["", None, 0, "FINISH_REASON_UNSPECIFIED", False, {}])
-def test_an_unset_finish_reason_is_none(word: Any) -> None:
-    answer = stream(part_chunk({"text": "a"}, finish=word))
-    assert answer.error.error.category is ErrorCategory.NETWORK
-    assert "finishReason" in answer.error.error.message
-    assert answer.response.text == "a"
-    assert answer.response.raw_finish_reason is None
-
-
 def test_a_body_without_any_event_is_truncated() -> None:
     answer = run([b""])
     assert answer.error.error.category is ErrorCategory.NETWORK
     assert "no event" in answer.error.error.message
-
-
-SPOKEN = {
-    FinishReason.STOP: {"STOP"},
-    FinishReason.LENGTH: {"MAX_TOKENS", "CONTINUATION"},
-    FinishReason.CONTENT_FILTER: {
-        "SAFETY", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION", "RECITATION", "MODEL_ARMOR", "ESCALATION",
-    },
-    FinishReason.ERROR: {
-        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "LANGUAGE", "NO_IMAGE",
-        "MISSING_THOUGHT_SIGNATURE", "MALFORMED_RESPONSE", "PUP_LIMITED_DISABLED",
-    },
-    FinishReason.UNKNOWN: {"OTHER", "IMAGE_OTHER", "FINISH_REASON_UNSPECIFIED"},
-}  # fmt: skip
-
-
-def test_the_finish_table_is_as_documented() -> None:
-    turned: dict[FinishReason, set[str]] = {}
-    for word, reason in FINISH_REASONS.items():
-        turned.setdefault(reason, set()).add(word)
-    assert turned == SPOKEN
-
-
-def test_the_finish_table_has_every_word_of_the_client() -> None:
-    from google.genai import types
-
-    assert {reason.value for reason in types.FinishReason} <= FINISH_REASONS.keys()
-
-
-MAPPED = [(word, reason) for reason, words in SPOKEN.items() for word in sorted(words - {"FINISH_REASON_UNSPECIFIED"})]
-
-
-# The last is not Google's word. Other servers of this dialect send it after tool calls.
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [*MAPPED, ("BRAND_NEW", FinishReason.UNKNOWN), ("FUNCTION_CALL", FinishReason.TOOL_USE)],
-)
-def test_each_finish_word_is_mapped_and_kept(word: str, reason: FinishReason) -> None:
-    call = {"functionCall": {"name": "f", "args": {}}}
-    answer = stream(part_chunk(call if word == "FUNCTION_CALL" else {"text": "a"}, finish=word))
-    assert (answer.response.finish_reason, answer.response.raw_finish_reason) == (reason, word)
-    assert isinstance(answer.events[-1], ErrorEvent if reason is FinishReason.ERROR else Done)
-
-
-def test_the_error_of_a_broken_generation_has_googles_words() -> None:
-    chunk = {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "Malformed call: print("}]}
-    assert "Malformed call: print(" in stream(chunk).error.error.message
-
-
-NUMBERS = {
-    "1": FinishReason.STOP,
-    "2": FinishReason.LENGTH,
-    "3": FinishReason.CONTENT_FILTER,  # SAFETY
-    "4": FinishReason.CONTENT_FILTER,  # RECITATION
-    "5": FinishReason.UNKNOWN,  # OTHER
-    "7": FinishReason.CONTENT_FILTER,  # BLOCKLIST in the Gemini API, PROHIBITED_CONTENT in Vertex AI
-    "8": FinishReason.CONTENT_FILTER,  # PROHIBITED_CONTENT in the Gemini API, SPII in Vertex AI
-    "11": FinishReason.CONTENT_FILTER,  # IMAGE_SAFETY
-}
-"""Field numbers of `Candidate.FinishReason` in google/ai/generativelanguage and google/cloud/aiplatform.
-
-The two definitions differ at 6, 9, 10 and above 11.
-"""
-
-
-def test_the_table_of_numbers_is_as_the_protobuf_definitions() -> None:
-    assert FINISH_NUMBERS == NUMBERS
-
-
-@pytest.mark.parametrize("number", ["6", "9", "10", "12", "77"])
-def test_a_number_with_two_meanings_or_none_is_unknown(number: str) -> None:
-    done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
-    assert isinstance(done, Done)
-    assert (done.finish_reason, done.raw_finish_reason) == (FinishReason.UNKNOWN, number)
-
-
-@pytest.mark.parametrize(("number", "reason"), NUMBERS.items())
-def test_enum_numbers_are_mapped(number: str, reason: FinishReason) -> None:
-    done = stream(part_chunk({"text": "a"}, finish=int(number))).events[-1]
-    assert isinstance(done, Done)
-    assert (done.finish_reason, done.raw_finish_reason) == (reason, number)
-
-
-@pytest.mark.parametrize(
-    ("word", "reason"),
-    [
-        ("MAX_TOKENS", FinishReason.LENGTH),
-        ("SAFETY", FinishReason.CONTENT_FILTER),
-        ("MALFORMED_FUNCTION_CALL", FinishReason.ERROR),
-        ("STOP", FinishReason.TOOL_USE),
-        ("OTHER", FinishReason.TOOL_USE),
-        ("BRAND_NEW", FinishReason.TOOL_USE),
-    ],
-)
-def test_the_finish_reason_of_an_answer_with_calls(word: str, reason: FinishReason) -> None:
-    call = {"functionCall": {"name": "f", "args": {}}}
-    assert stream(part_chunk(call, finish=word)).response.finish_reason is reason
 
 
 def test_thoughts_and_text_are_separate_blocks_in_order() -> None:
@@ -227,24 +107,6 @@ def test_an_empty_text_changes_nothing() -> None:
     answer = stream(text_chunk("a"), text_chunk(""), text_chunk("b"), part_chunk({"text": ""}, finish="STOP"))
     assert answer.response.content == [Text("ab")]
     assert stream(part_chunk({"text": ""}, finish="STOP")).response.content == []
-
-
-def test_usage_is_assigned_and_never_added() -> None:
-    answer = stream(
-        text_chunk("a", usageMetadata={"promptTokenCount": 5, "totalTokenCount": 5}),
-        text_chunk("b", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 1, "totalTokenCount": 6}),
-        text_chunk("c", usageMetadata={"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}),
-        part_chunk(finish="STOP"),
-    )
-    usage = answer.response.usage
-    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (5, 2, 7)
-    assert usage.raw == {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
-
-
-def test_the_usage_so_far_is_on_an_unfinished_response() -> None:
-    machine = DIALECT.machine(PROVIDER, Ids())
-    machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"promptTokenCount":3}}')
-    assert machine.response().usage.input_tokens == 3
 
 
 def test_candidate_0_is_the_answer_and_the_others_are_kept() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from array import array
 from collections.abc import Iterable
 from typing import Any
@@ -18,11 +17,13 @@ from manystream.transport.sse import SSEParser
 from tests.support.event_order import OrderChecker
 
 ASKED = frozenset({"ids", "logprobs"})
+
 PROVIDERS: dict[str, ms.Provider] = {
     "vllm-generate": ms.VLLMGenerate(),
     "sglang-generate": ms.SGLangGenerate(),
     "openai-completions": ms.OpenAICompletions(base_url="http://h/v1"),
 }
+
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 1}}
 
 
@@ -41,44 +42,6 @@ def read(dialect: str, body: bytes, cut: int = 0) -> tuple[list[ms.Event], ms.Re
     for event in events:
         order.check(event)
     return events, machine.response()
-
-
-FORMS: dict[str, tuple[str, ms.Provider, bool]] = {
-    "generate": ("vllm-generate", PROVIDERS["vllm-generate"], False),
-    "generate with texts": ("vllm-generate", PROVIDERS["vllm-generate"], True),
-    "completions": ("openai-completions", PROVIDERS["openai-completions"], True),
-    "chat": ("openai-chat", ms.OpenAIChat("key", "http://h/v1", profile="vllm"), True),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(12))
-def test_chunks_that_match_a_template_are_read_as_others(form: str, seed: int) -> None:
-    dialect, provider, texts = FORMS[form]
-    chance, chunks = random.Random(seed), list[bytes]()
-    for _ in range(30):
-        ids = [chance.randrange(9) for _ in range(chance.choice((0, 1, 1, 1, 3)))]
-        entries = [{"token": "é", "logprob": chance.choice((-0.5, None, -9999.0)), "bytes": [195, 169]} for _ in ids]
-        text = chance.choice(("", "a", "b\n", '"'))
-        choice: dict[str, Any] = {"index": 0, "finish_reason": None, "token_ids": ids}
-        choice["logprobs"] = chance.choice(({"content": entries}, {"content": entries}, None))
-        if dialect == "openai-chat":
-            choice["delta"] = chance.choice(({"content": text}, {"content": text}, {}, {"reasoning": text}))
-        elif texts:
-            choice["text"] = text
-        chunks.append(json.dumps({"id": "c", "model": "m", "choices": [choice]}).encode())
-    found: list[tuple[list[ms.Event], ms.Response]] = []
-    matched = 0
-    for with_template in (True, False):
-        machine = DIALECTS[dialect].machine(provider, lambda: "made")
-        machine.asked, events = ASKED, list[ms.Event]()
-        for data in chunks:
-            before = machine.template = machine.template if with_template else None
-            events.extend(machine.feed("", data))
-            matched += before is not None and machine.template is before
-        found.append((events, machine.response()))
-    assert found[0] == found[1]
-    assert matched
 
 
 def decode(dialect: str, body: object) -> ms.Response:
@@ -104,42 +67,6 @@ VLLM_CHUNKS = [
         (vllm(1, [4], "length"), {}),
     )
 ]  # fmt: skip
-VLLM_WHOLE = {
-    "request_id": "r", "usage": USAGE, "prompt_token_ids": [1, 2], "choices": [
-        vllm(0, [5, 7, 8, 2], "stop", stop_reason=2, weight_versions=SPANS), vllm(1, [6, 4], "length"),
-        vllm(2, [9], "abort"),
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("cut", [0, 1, 13])
-def test_vllm_streams_its_choices_interleaved(cut: int) -> None:
-    end = {"request_id": "r", "choices": [], "usage": {**USAGE, "completion_tokens": 7}}
-    events, response = read("vllm-generate", sse([*VLLM_CHUNKS, end]), cut)
-    assert response == decode("vllm-generate", {**VLLM_WHOLE, "usage": end["usage"]})
-    assert response.tokens == ms.Tokens(
-        array("q", [5, 7, 8, 2]), array("d", [-5.0, -7.0, -8.0, -2.0]), array("q", [1, 2]),
-        (WeightSpan("v1", 0, 1), WeightSpan("v2", 1, 4)), 1, 3,
-    )  # fmt: skip
-    assert [[*choice.tokens.ids] for choice in response.choices if choice.tokens is not None] == [
-        [5, 7, 8, 2], [6, 4], [9],
-    ]  # fmt: skip
-    assert [choice.finish_reason for choice in response.choices] == [
-        ms.FinishReason.STOP, ms.FinishReason.LENGTH, ms.FinishReason.ABORTED,
-    ]  # fmt: skip
-    deltas = [event for event in events if isinstance(event, ms.TextDelta)]
-    assert [(delta.text, [*((delta.tokens or ms.Tokens()).ids or ())]) for delta in deltas] == [
-        ("", [5]), ("", [7, 8]), ("", [2]),
-    ]  # fmt: skip
-    assert isinstance(events[-1], ms.Done)
-
-
-def test_a_stream_without_its_end_is_cut_and_keeps_its_tokens() -> None:
-    body = sse(VLLM_CHUNKS[:4]).removesuffix(b"data: [DONE]\n\n")
-    events, response = read("vllm-generate", body)
-    assert isinstance(events[-1], ms.ErrorEvent)
-    assert events[-1].error.category is ms.ErrorCategory.NETWORK
-    assert [*response.tokens.ids] == [5, 7, 8]
 
 
 def test_an_answer_aborted_in_its_first_chunk() -> None:
@@ -166,7 +93,9 @@ def sglang(
 
 
 STOP = {"type": "stop", "matched": 8}
+
 LENGTH = {"type": "length", "length": 3}
+
 SGLANG: dict[str, list[dict[str, Any]]] = {
     "cumulative": [sglang("a", [5], 1), sglang("ab", [5, 6, 7], 3), sglang("ab", [5, 6, 7, 8], 4, STOP)],
     "incremental": [sglang("a", [5], 1), sglang("b", [6, 7], 3), sglang("", [8], 4, STOP)],
@@ -270,15 +199,6 @@ def test_sglang_sends_a_list_for_several_choices() -> None:
     assert [choice.tokens for choice in streamed.choices] == [choice.tokens for choice in response.choices]
 
 
-@pytest.mark.parametrize("error", [{"message": "The request was aborted"}, "gone"])
-def test_an_error_in_a_stream_ends_it(error: object) -> None:
-    events, response = read("sglang-generate", sse([sglang("a", [5], 1), {"error": error}]))
-    assert isinstance(events[-1], ms.ErrorEvent)
-    assert response.tokens is not None
-    with pytest.raises(ProviderError):
-        decode("sglang-generate", {"error": error})
-
-
 def completion(index: int, text: str, ids: list[int] | None, finish: str | None = None) -> dict[str, Any]:
     logprobs = None if ids is None else {
         "tokens": [*text], "token_logprobs": [-float(id) for id in ids], "top_logprobs": None, "text_offset": [0],
@@ -303,103 +223,3 @@ def test_completions_with_and_without_ids() -> None:
     assert [event.text for event in events if isinstance(event, ms.TextDelta)] == ["a", "", "b"]
     whole = decode("openai-completions", {"id": "c", "choices": [completion(0, "ab", None, "stop")], "usage": USAGE})
     assert (whole.text, whole.tokens, whole.model) == ("ab", None, None)
-
-
-WRONG: list[object] = [[], {}, "a", None, {"choices": 1}, {"choices": [1]}, {"text": "a"}]
-
-
-@pytest.mark.parametrize("dialect", PROVIDERS)
-@pytest.mark.parametrize("body", WRONG, ids=str)
-def test_a_body_of_another_shape_is_an_error(dialect: str, body: object) -> None:
-    with pytest.raises(ProviderError):
-        decode(dialect, body)
-
-
-IDS = ms.Request(
-    "m", prompt_token_ids=[1, 2], max_output_tokens=9, temperature=0.5, seed=3, logprobs=0,
-    extra_body={"n": 2, "priority": 1},
-)  # fmt: skip
-BODIES: dict[str, tuple[str, dict[str, object]]] = {
-    "vllm-generate": ("/inference/v1/generate", {
-        "model": "m", "token_ids": [1, 2], "return_token_ids": True, "priority": 1,
-        "sampling_params": {"max_tokens": 9, "temperature": 0.5, "seed": 3, "logprobs": 0, "n": 2},
-    }),
-    "sglang-generate": ("/generate", {
-        "input_ids": [1, 2], "return_logprob": True, "priority": 1,
-        "sampling_params": {"max_new_tokens": 9, "temperature": 0.5, "sampling_seed": 3, "n": 2},
-    }),
-    "openai-completions": ("/completions", {
-        "model": "m", "prompt": [1, 2], "max_tokens": 9, "temperature": 0.5, "seed": 3, "logprobs": 0, "n": 2,
-        "priority": 1,
-    }),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("dialect", BODIES)
-def test_what_is_sent(dialect: str) -> None:
-    wire = DIALECTS[dialect].encode(IDS, "m", PROVIDERS[dialect], stream=False)
-    path, body = BODIES[dialect]
-    assert (wire.path, json.loads(wire.body)) == (path, body)
-    assert (wire.choices, wire.max_output_tokens) == (2, 18)
-    streamed = json.loads(DIALECTS[dialect].encode(IDS, "m", PROVIDERS[dialect], stream=True).body)
-    assert streamed.pop("stream") is True
-    assert streamed.pop("stream_options", None) == (None if dialect == "sglang-generate" else {"include_usage": True})
-    assert streamed == body
-
-
-PROMPTS = {
-    "prompt_token_ids": "must hold at least one id",
-    "prompt_token_ids ": "whole numbers from 0 on, of at most 63 bits: the one at place 0 is -1",
-    "prompt_token_ids  ": "whole numbers from 0 on, of at most 63 bits: the one at place 0 is 'a'",
-}
-
-
-@pytest.mark.parametrize("dialect", BODIES)
-def test_what_belongs_to_a_conversation_is_refused(dialect: str) -> None:
-    encode = DIALECTS[dialect].encode
-    tool = ms.Tool("f")
-    conversation = [ms.Message.user("a"), ms.Message.assistant("b"), ms.Message.user("c")]
-    for field, request in {
-        "system": ms.Request("m", prompt_token_ids=[1], system="s"),
-        "tools": ms.Request("m", prompt_token_ids=[1], tools=[tool]),
-        "thinking": ms.Request("m", prompt_token_ids=[1], thinking="high"),
-        "messages": ms.Request("m", "a", prompt_token_ids=[1]),
-        "prompt_token_ids": ms.Request("m", prompt_token_ids=[]),
-        "prompt_token_ids ": ms.Request("m", prompt_token_ids=[-1]),
-        "prompt_token_ids  ": ms.Request("m", prompt_token_ids=["a"]),  # type: ignore[list-item]
-        "messages ": ms.Request("m"),
-    }.items():
-        with pytest.raises(ms.InvalidRequestError) as caught:
-            encode(request, "m", PROVIDERS[dialect], stream=False)
-        assert caught.value.field == field.strip()
-        if field in PROMPTS:
-            assert PROMPTS[field] in str(caught.value)
-    with pytest.raises(ms.InvalidRequestError):
-        encode(ms.Request("m", conversation), "m", PROVIDERS[dialect], stream=False)
-    text = ms.Request("m", "hello")
-    if dialect == "vllm-generate":
-        with pytest.raises(ms.InvalidRequestError, match="takes ids only"):
-            encode(text, "m", PROVIDERS[dialect], stream=False)
-    else:
-        body = json.loads(encode(text, "m", PROVIDERS[dialect], stream=False).body)
-        assert "hello" in (body.get("prompt"), body.get("text"))
-
-
-def test_a_server_without_the_endpoint_says_how_it_gets_it() -> None:
-    error = DIALECTS["vllm-generate"].decode_error(403, {}, b'{"error":{"message":"no"}}', 0.0)
-    assert "--enable-scale-out" in error.message
-
-
-@pytest.mark.parametrize(
-    ("provider", "url"),
-    [
-        (ms.VLLMGenerate(base_url="http://h:8000/v1"), "http://h:8000"),
-        (ms.VLLMGenerate(base_url="http://h:8000/inference/v1/generate"), "http://h:8000"),
-        (ms.VLLMGenerate(), "http://localhost:8000"),
-        (ms.SGLangGenerate(base_url="http://h/generate/"), "http://h"),
-        (ms.OpenAICompletions(base_url="http://h/v1/completions"), "http://h/v1"),
-        (ms.OpenAICompletions("k"), "https://api.openai.com/v1"),
-    ],
-)
-def test_the_addresses(provider: ms.Provider, url: str) -> None:
-    assert provider.base_url == url

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json import json_values
 from manystream.providers.json.exact_numbers import (
     NumberWriter,
@@ -18,6 +17,7 @@ from manystream.providers.json.exact_numbers import (
 from manystream.providers.json.json_values import (
     JSON,
     LARGE,
+    MAX_VALUES,
     STAND_IN,
     JSONObject,
     MalformedJSONError,
@@ -38,19 +38,17 @@ from manystream.providers.json.json_values import (
     objects,
     parse_object,
     representable_loads,
-    required_objects,
     shown,
     string,
     without_nulls,
 )
-from manystream.providers.json.object_reader import Members
 
 BIG = 10**30
+
 HUGE = "1e999"
 
+
 # --- parsing ---
-
-
 @pytest.mark.parametrize("half", [True, False])
 def test_a_half_of_a_pair_is_reported_and_replaced(half: bool) -> None:
     halves: list[tuple[str, str]] = []
@@ -233,8 +231,6 @@ def test_a_large_string_with_a_control_character_is_refused(monkeypatch: pytest.
 
 
 # --- writing ---
-
-
 def test_values_are_written_compactly() -> None:
     assert dumps({"a": [1, BIG, "é", None, True, 1.5]}) == f'{{"a":[1,{BIG},"é",null,true,1.5]}}'.encode()
     assert dumps_text((BIG, {"b": fragment(b"[1, 2]")})) == f'[{BIG},{{"b":[1, 2]}}]'
@@ -294,7 +290,6 @@ def test_levels_of_arguments() -> None:
 
 
 # --- typed members ---
-
 ANY: JSONObject = {"s": "x", "i": 1, "f": 12.0, "h": 1.5, "b": True, "n": None, "l": [{"a": 1}, 2], "o": {"a": 1}}
 
 
@@ -312,95 +307,6 @@ def test_a_member_of_another_type_is_absent() -> None:
 def test_the_largest_whole_numbers() -> None:
     numbers: JSONObject = {"a": 2**64 - 1, "b": 2**64, "c": -(2**63), "d": -(2**63) - 1, "e": 1e300}
     assert [integer(numbers, name) for name in numbers] == [2**64 - 1, None, -(2**63), None, None]
-
-
-def test_an_array_of_objects_that_is_required() -> None:
-    empty: list[JSON] = [None, [], "", 0, {}]
-    assert [required_objects(value, "x") for value in empty] == [[]] * 5
-    assert required_objects([{"a": 1}, None, {}], "x") == [{"a": 1}, {}]
-    with pytest.raises(MalformedJSONError, match=r"^x is no array$"):
-        required_objects({"a": 1}, "x")
-    with pytest.raises(MalformedJSONError, match=r"^x contains a value that is no object$"):
-        required_objects([{}, 0], "x")
-
-
-# --- members of an object that a person wrote ---
-
-TAKES: list[tuple[str, JSON, str]] = [
-    ("text", 1, "must be text, not a number"),
-    ("flag", "x", "must be true or false, not text"),
-    ("whole", 1.5, "must be a whole number, not a number"),
-    ("whole", True, "must be a whole number, not true or false"),
-    ("number", True, "must be a number, not true or false"),
-    ("number", float("inf"), "must be a number, not a number"),
-    ("object", [1], "must be an object, not an array"),
-    ("array", {"a": 1}, "must be an array, not an object"),
-    ("objects", "x", "must be an array, not text"),
-    ("texts", 1, "must be text or an array of texts, not a number"),
-    ("strings", "x", "must be an object, not text"),
-]
-
-
-@pytest.mark.parametrize(("method", "value", "words"), TAKES)
-def test_a_member_of_a_wrong_type_is_named(method: str, value: JSON, words: str) -> None:
-    for where, path in (("", "m"), ("a[1]", "a[1].m")):
-        with pytest.raises(InvalidRequestError) as caught:
-            getattr(Members({"m": value}, where), method)("m")
-        assert (caught.value.field, str(caught.value)) == (path, f"{path}: {words}")
-
-
-NONE: dict[str, JSON] = {
-    "text": None, "flag": None, "whole": None, "number": None, "object": None, "array": None, "objects": [],
-    "texts": [], "strings": None,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("method", NONE)
-def test_a_member_may_be_missing_or_null(method: str) -> None:
-    for value in ({}, {"m": None}):
-        members = Members(value)  # type: ignore[arg-type]
-        assert getattr(members, method)("m") == NONE[method]
-        assert members.rest() == {}
-
-
-def test_members_are_taken_once() -> None:
-    given: JSONObject = {"t": "x", "f": False, "w": 0, "n": 1.5, "o": {"a": 1}, "l": [1], "s": {"a": "b"}, "x": 1}
-    members = Members(given)
-    assert (members.text("t"), members.flag("f"), members.whole("w"), members.number("n")) == ("x", False, 0, 1.5)
-    assert (members.object("o"), members.array("l"), members.strings("s")) == ({"a": 1}, [1], {"a": "b"})
-    assert members.text("t") is None
-    assert members.rest() == {"x": 1}
-    assert len(given) == 8
-    assert Members({"n": 3}).number("n") == 3
-    assert Members({"a": "x"}).texts("a") == ["x"]
-    assert Members({"a": ["x", "y"]}).texts("a") == ["x", "y"]
-    assert Members({"a": [{"b": 1}]}).some_objects("a") == [{"b": 1}]
-    assert Members({"a": ""}).needed_text("a") == ""
-
-
-@pytest.mark.parametrize(
-    ("method", "value", "error"),
-    [
-        ("objects", [{"a": 1}, 1], "w.m[1]: must be an object, not a number"),
-        ("objects", [None], "w.m[0]: must be an object, not null"),
-        ("some_objects", None, "w.m: must hold at least one message"),
-        ("needed_text", None, "w.m: is missing"),
-        ("texts", ["x", 1], "w.m[1]: must be text, not a number"),
-        ("strings", {"a": "b", "c": 1}, "w.m.c: must be text, not a number"),
-    ],
-)
-def test_a_wrong_value_inside_a_member_is_named(method: str, value: JSON, error: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        getattr(Members({"m": value}, "w"), method)("m")
-    assert str(caught.value) == error
-
-
-def test_a_misspelt_member_is_refused_with_a_hint() -> None:
-    Members({}).end(("model",))
-    for name, hint in (("modle", "did you mean 'model'?"), ("zz", "its members are model, stop")):
-        with pytest.raises(InvalidRequestError) as caught:
-            Members({name: 1}, "w").end(("model", "stop"))
-        assert str(caught.value) == f"w.{name}: is not a member of this form; {hint}"
 
 
 @pytest.mark.parametrize("parse", [loads, exact_loads, loads_object])
@@ -462,3 +368,27 @@ def test_bytes_that_are_no_utf_8_are_replaced_as_in_a_short_text() -> None:
 
 def test_a_lone_surrogate_escape_is_replaced_as_in_a_short_text() -> None:
     assert loads(b'{"a":"%b\\ud800"}' % LONG.encode()) == {"a": LONG + "\ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (b"[" + b"[]," * MAX_VALUES + b"1]", False),
+        (b"[" + b"0," * (MAX_VALUES + 1) + b"0]", False),
+        (b'{"a":"' + b"[]," * MAX_VALUES + b'"}', True),
+        (b'{"a":"' + rb"\"," * MAX_VALUES + b'","b":[' + b"0," * 1000 + b"0]}", True),
+    ],
+    ids=["empty lists", "numbers", "commas in a string", "escaped quotes and commas in a string"],
+)
+def test_a_text_of_too_many_values_is_not_parsed(text: bytes, allowed: bool) -> None:
+    assert len(text) > 2 * MAX_VALUES
+    if allowed:
+        assert isinstance(loads(text), dict)
+    else:
+        with pytest.raises(MalformedJSONError, match=f"more than {MAX_VALUES} JSON values"):
+            loads(text)
+
+
+def test_an_unterminated_string_is_scanned_once() -> None:
+    with pytest.raises(MalformedJSONError):
+        loads(b'{"a":"' + rb"\"," * MAX_VALUES)

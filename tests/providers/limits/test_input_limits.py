@@ -2,26 +2,26 @@
 
 import base64
 import zlib
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 import manystream as ms
-from manystream.providers.catalog.registry import DIALECTS, dialect_of
-from manystream.providers.json.json_values import MAX_VALUES, MalformedJSONError, loads, loads_object
+from manystream.providers.catalog.registry import dialect_of
+from manystream.providers.json.json_values import loads_object
 from manystream.providers.limits.input_limits import ANY_IMAGE, Media, media_of, row_of, unpriced_member
-from manystream.providers.limits.output_limits import largest_output, raised_output
-from manystream.providers.wire.answer_limits import ANSWER_LIMITS, AnswerLimits
-from tests.support.crowds import CROWDS, Crowd
 
 PROVIDERS: dict[str, tuple[ms.Provider, str, int]] = {
     "chat": (ms.OpenAIChat("k"), "gpt-4o", 1_445), "responses": (ms.OpenAIResponses("k"), "gpt-4o", 1_445),
     "anthropic": (ms.Anthropic("k"), "claude-sonnet-4-5", 1_640), "gemini": (ms.Gemini("k"), "gemini-2.5-flash", 4_128),
 }  # fmt: skip
+
 PNG = ms.Image(data=b"\x89PNG" * 30, media_type="image/png")
+
 LINK = ms.Image(url="https://pictures.example/1.png")
+
 TWO_PAGES = b"%PDF-1.4 << /Type /Pages /Kids [] /Count 2 >> << /Type /Page >> <</Type/Page/Parent 1 0 R>>"
+
 COMPRESSED = (
     b"%PDF-1.7 1 0 obj << /Type /ObjStm /N 3 /Filter /FlateDecode /DecodeParms << /Columns 4 >> >>\nstream\r\n"
     + zlib.compress(b"<</Type/Pages/Count 3>> <</Type/Page>> << /Type /Page >> <</Type /Page/Parent 1 0 R>>")
@@ -96,6 +96,7 @@ DOCUMENT = {
     "type": "document",
     "source": {"type": "content", "content": [{"type": "image", "source": {"data": "eA=="}}]},
 }
+
 FILM = {"fileData": {"fileUri": "https://films.example/1", "mimeType": "video/mp4"}}
 
 PARTS: list[tuple[dict[str, Any], int | str]] = [
@@ -159,171 +160,3 @@ def test_a_model_without_a_row_costs_as_much_as_the_dearest() -> None:
 def test_what_may_have_another_price_is_named(body: dict[str, Any], member: str) -> None:
     assert unpriced_member(body, "m", Media()) == member
     assert unpriced_member(body, "m", Media(sound="messages[0]")) == "messages[0]"
-
-
-PROVIDERS_OUTPUT: dict[str, ms.Provider] = {
-    "chat": ms.OpenAIChat("k"), "responses": ms.OpenAIResponses("k"), "anthropic": ms.Anthropic("k"),
-    "gemini": ms.Gemini("k"),
-}  # fmt: skip
-
-
-def sent_limit(name: str, model: str = "model", **options: object) -> int | None:
-    provider = PROVIDERS_OUTPUT[name]
-    request = ms.Request(model, [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
-    return dialect_of(provider.profile).encode(request, model, provider, stream=False).max_output_tokens
-
-
-@pytest.mark.parametrize("name", PROVIDERS_OUTPUT)
-def test_the_limit_of_a_request_is_the_one_that_is_sent(name: str) -> None:
-    assert sent_limit(name, max_output_tokens=77) == 77
-
-
-@pytest.mark.parametrize("name", ["chat", "responses", "gemini"])
-def test_without_a_limit_there_is_none(name: str) -> None:
-    assert sent_limit(name) is None
-
-
-def test_anthropic_always_sends_one_and_thinking_raises_it() -> None:
-    assert sent_limit("anthropic", "claude-sonnet-4-5") == 4096
-    thinking = sent_limit(
-        "anthropic", "claude-sonnet-4-5", max_output_tokens=1000, thinking=ms.ThinkingConfig(budget_tokens=2000)
-    )
-    assert thinking == 3000
-
-
-EXTRA: dict[str, tuple[str, dict[str, object], int | None]] = {
-    "older member": ("chat", {"max_tokens": 40}, 40),
-    "one token": ("chat", {"max_completion_tokens": 1}, 1),
-    "no token": ("chat", {"max_completion_tokens": 0}, None),
-    "several choices": ("chat", {"max_completion_tokens": 40, "n": 3}, 120),
-    "a float": ("chat", {"max_completion_tokens": 100000.0}, 100_000),
-    "a text": ("chat", {"max_completion_tokens": "100000", "n": "2"}, 200_000),
-    "a power": ("chat", {"max_completion_tokens": "1e5"}, 100_000),
-    "the larger of two": ("chat", {"max_tokens": 900, "max_completion_tokens": 10}, 900),
-    "no whole number": ("chat", {"max_tokens": 10.5}, None),
-    "no number": ("chat", {"max_tokens": "nan"}, None),
-    "no end": ("chat", {"max_tokens": -1}, None),
-    "junk": ("chat", {"max_tokens": "many"}, None),
-    "true is no number": ("chat", {"max_tokens": True}, None),
-    "responses": ("responses", {"max_output_tokens": 9}, 9),
-    "anthropic": ("anthropic", {"max_tokens": 12}, 12),
-    "gemini": ("gemini", {"generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}}, 10),
-    "gemini's junk": ("gemini", {"generationConfig": [1]}, None),
-}
-
-
-@pytest.mark.parametrize(("name", "extra", "limit"), EXTRA.values(), ids=EXTRA)
-def test_extra_body_counts(name: str, extra: dict[str, object], limit: int | None) -> None:
-    assert sent_limit(name, extra_body=extra) == limit
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ({}, (0, 1)),
-        ({"max_tokens": None, "n": None}, (0, 1)),
-        ({"max_tokens": 5, "max_new_tokens": 900.0, "n": 2, "best_of": "8"}, (900, 8)),
-        ({"generation_config": {"max_output_tokens": "70", "candidate_count": 3}}, (70, 3)),
-        ({"options": {"num_predict": 12}, "metadata": {"max_tokens": "many"}}, (12, 1)),
-        ({"options": 3, "max_tokens_per_image": "x"}, (0, 1)),
-    ],
-)
-def test_every_member_for_the_output_counts(body: dict[str, Any], found: tuple[int, int]) -> None:
-    assert raised_output(body) == found
-
-
-@pytest.mark.parametrize(
-    ("body", "member"),
-    [
-        ({"max_tokens": "many"}, "max_tokens"),
-        ({"max_completion_tokens": -1}, "max_completion_tokens"),
-        ({"n_predict": -1}, "n_predict"),
-        ({"max_tokens": 0.5}, "max_tokens"),
-        ({"max_tokens": 1e400}, "max_tokens"),
-        ({"n": True}, "n"),
-        ({"max_tokens": [5]}, "max_tokens"),
-        ({"generationConfig": {"maxOutputTokens": "x"}}, "generationConfig.maxOutputTokens"),
-    ],
-)
-def test_what_is_no_count_is_named(body: dict[str, Any], member: str) -> None:
-    with pytest.raises(ms.InvalidRequestError, match=r"a budget limits the output") as raised:
-        raised_output(body)
-    assert raised.value.field == member
-
-
-def test_some_models_have_a_published_limit() -> None:
-    assert largest_output("openai-chat", "gpt-4o-mini") == 16_384
-    assert largest_output("google", "gemini-2.5-flash") == 65_536
-    assert largest_output("openai-chat", "mine") is None
-    assert largest_output("vllm", "gpt-5") is None
-
-
-MOST = 20
-LIMITED = [crowd for crowd in CROWDS if crowd.limit]
-
-
-def outcome(crowd: Crowd, number: int, limits: AnswerLimits) -> str:
-    """Return the message of the error that an answer with so many parts ends with, or an empty text."""
-    provider = crowd.dialect.provider("http://127.0.0.1")
-    dialect = DIALECTS[provider.profile.dialect_name]
-    pieces: Iterable[bytes] = crowd.pieces(number)
-    if not crowd.stream:
-        try:
-            dialect.decode(b"".join(pieces), provider, lambda: "id", limits)
-        except ms.ProviderError as error:
-            return error.message
-        return ""
-    machine = dialect.machine(provider, lambda: "id", limits)
-    events: list[ms.Event] = []
-    for piece in pieces:
-        events.extend(machine.feed("", piece[6:-2]))
-    errors = [event for event in events if isinstance(event, ms.ErrorEvent)]
-    assert errors == events[-1:] if errors else True, "an error is the last event"
-    machine.response()
-    return errors[0].error.message if errors else ""
-
-
-@pytest.mark.parametrize("crowd", LIMITED, ids=str)
-def test_exceeding_a_limit_is_an_error_that_names_it(crowd: Crowd) -> None:
-    message = outcome(crowd, 5 * MOST, AnswerLimits(**{crowd.limit: MOST}))
-    assert message.startswith(f"the answer has more than {MOST} "), message
-    assert message.endswith(f"(limits.{crowd.limit})"), message
-
-
-@pytest.mark.parametrize("crowd", LIMITED, ids=str)
-def test_an_answer_within_the_limit_is_read(crowd: Crowd) -> None:
-    # An item with parts counts up to twice towards a limit, and details beside blocks up to forty times.
-    small = AnswerLimits(**{crowd.limit: MOST})
-    assert "limits." not in outcome(crowd, MOST // 2 if crowd.size < 1000 else 0, small)
-    assert "limits." not in outcome(crowd, 5 * MOST if crowd.size < 1000 else 2, ANSWER_LIMITS)
-
-
-def test_the_allowed_number_of_tool_calls_is_read() -> None:
-    calls = next(crowd for crowd in LIMITED if str(crowd) == "anthropic, streamed: calls")
-    limits = AnswerLimits(max_tool_calls=MOST)
-    assert outcome(calls, MOST, limits) == ""
-    assert outcome(calls, MOST + 1, limits) == f"the answer has more than {MOST} tool calls (limits.max_tool_calls)"
-
-
-@pytest.mark.parametrize(
-    ("text", "allowed"),
-    [
-        (b"[" + b"[]," * MAX_VALUES + b"1]", False),
-        (b"[" + b"0," * (MAX_VALUES + 1) + b"0]", False),
-        (b'{"a":"' + b"[]," * MAX_VALUES + b'"}', True),
-        (b'{"a":"' + rb"\"," * MAX_VALUES + b'","b":[' + b"0," * 1000 + b"0]}", True),
-    ],
-    ids=["empty lists", "numbers", "commas in a string", "escaped quotes and commas in a string"],
-)
-def test_a_text_of_too_many_values_is_not_parsed(text: bytes, allowed: bool) -> None:
-    assert len(text) > 2 * MAX_VALUES
-    if allowed:
-        assert isinstance(loads(text), dict)
-    else:
-        with pytest.raises(MalformedJSONError, match=f"more than {MAX_VALUES} JSON values"):
-            loads(text)
-
-
-def test_an_unterminated_string_is_scanned_once() -> None:
-    with pytest.raises(MalformedJSONError):
-        loads(b'{"a":"' + rb"\"," * MAX_VALUES)

@@ -4,18 +4,21 @@ import json
 
 import pytest
 
-from manystream.providers.catalog.profiles import PROFILES
-from manystream.providers.limits.charging import CHARGING, Charging, charging_of
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from tests.providers.limit_reports import NOW, report
 
 REQUESTS, INPUT, OUTPUT, TOKENS = Unit.REQUESTS, Unit.INPUT_TOKENS, Unit.OUTPUT_TOKENS, Unit.TOKENS
+
 RATE, SPENT, OVERLOAD = Refusal.RATE, Refusal.SPENT, Refusal.OVERLOAD
+
 SECOND, MINUTE, DAY, MONTH = 1, 60, 86_400, 30 * 86_400
 
 AZURE = (("requests", REQUESTS, MINUTE), ("tokens", TOKENS, MINUTE))
+
 GROQ = (("requests", REQUESTS, DAY), ("tokens", TOKENS, MINUTE))
+
 OPENAI = (("requests", REQUESTS, MINUTE), ("tokens", TOKENS, MINUTE), ("project-tokens", TOKENS, MINUTE))
+
 NAMES: dict[str, tuple[tuple[str, Unit, int], ...]] = {
     "openai-chat": OPENAI,
     "openai-responses": OPENAI,
@@ -74,19 +77,6 @@ def test_openrouter_sends_the_reset_in_milliseconds(provider: str, reset: int, n
         "x-ratelimit-reset": f"{(NOW + reset) * 1000:.0f}",
     }
     assert report(provider, headers) == QuotaReport((ReportedLimit(name, REQUESTS, window, 20, 3, reset),))
-
-
-@pytest.mark.parametrize(
-    ("prefix", "tier"), [("anthropic-ratelimit", ""), ("anthropic-priority", "priority"), ("anthropic-fast", "fast")]
-)
-@pytest.mark.parametrize(("name", "unit"), [("requests", REQUESTS), ("input-tokens", INPUT), ("output-tokens", OUTPUT)])
-def test_one_limit_of_anthropic(prefix: str, tier: str, name: str, unit: Unit) -> None:
-    headers = {
-        f"{prefix}-{name}-limit": "90",
-        f"{prefix}-{name}-remaining": "80",
-        f"{prefix}-{name}-reset": "2026-09-21T14:13:27Z",
-    }
-    assert report("anthropic", headers) == QuotaReport((ReportedLimit(name, unit, MINUTE, 90, 80, 7, tier),))
 
 
 CODES: dict[str, dict[str, Refusal]] = {
@@ -153,26 +143,6 @@ def test_openais_message_names_a_limit(words: str, limit: ReportedLimit) -> None
     assert found == QuotaReport((limit,), RATE, limit.unit, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("words", "unit", "limit"),
-    [
-        ("rate limit of 50 requests per minute", REQUESTS, ReportedLimit("requests", REQUESTS, MINUTE, 50)),
-        ("rate limit of 8,000 tokens per minute", TOKENS, ReportedLimit("tokens", TOKENS, MINUTE, 8000)),
-        ("Rate Limit of 8,000 Input Tokens per minute", INPUT, ReportedLimit("input-tokens", INPUT, MINUTE, 8000)),
-        ("rate limit of 8,000 output tokens per minute", OUTPUT, ReportedLimit("output-tokens", OUTPUT, MINUTE, 8000)),
-        ("Number of requests has exceeded", REQUESTS, None),
-        ("Number of tokens has exceeded", TOKENS, None),
-        ("Number of input tokens has exceeded", INPUT, None),
-        ("Number of request tokens has exceeded", INPUT, None),
-        ("Number of output tokens has exceeded", OUTPUT, None),
-        ("Number of images has exceeded", None, None),
-    ],
-)
-def test_anthropics_message_names_a_limit(words: str, unit: Unit | None, limit: ReportedLimit | None) -> None:
-    body = json.dumps({"type": "error", "error": {"type": "rate_limit_error", "message": words}})
-    assert report("anthropic", {}, 429, body) == QuotaReport((limit,) if limit else (), RATE, unit)
-
-
 @pytest.mark.parametrize(("delay", "hint"), [("0", 0.0), ("0.001", 0.001), ("7", 7.0), ("soon", None)])
 def test_the_hint_of_a_refusal_is_in_seconds(delay: str, hint: float | None) -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "Slow down."}}
@@ -181,95 +151,3 @@ def test_the_hint_of_a_refusal_is_in_seconds(delay: str, hint: float | None) -> 
         error = {"error": {"code": status, "message": "Slow down.", "details": details}}
         refusal = RATE if status == 429 else Refusal.NONE
         assert report("google", {}, status, json.dumps(error)) == QuotaReport((), refusal, None, hint)
-
-
-def test_a_limit_in_anthropics_headers_is_not_repeated() -> None:
-    headers = {"anthropic-ratelimit-requests-limit": "90", "anthropic-ratelimit-requests-remaining": "0"}
-    body = {"type": "error", "error": {"type": "rate_limit_error", "message": "rate limit of 50 requests per minute"}}
-    in_headers = ReportedLimit("requests", REQUESTS, MINUTE, 90, 0)
-    assert report("anthropic", headers, 429, json.dumps(body)) == QuotaReport((in_headers,), RATE, REQUESTS)
-    body["error"] = {"type": "rate_limit_error", "message": "rate limit of 8,000 input tokens per minute"}
-    named = ReportedLimit("input-tokens", INPUT, MINUTE, 8000)
-    assert report("anthropic", headers, 429, json.dumps(body)) == QuotaReport((in_headers, named), RATE, INPUT)
-
-
-@pytest.mark.parametrize(
-    ("quota", "unit", "name"),
-    [
-        ("GenerateContentInputTokensPerMinute", INPUT, "input tokens"),
-        ("generate_content_input_token_count_PerMinute", INPUT, "input tokens"),
-        ("GenerateContentOutputTokensPerMinute", OUTPUT, "output tokens"),
-        ("generate_content_output_token_count_PerMinute", OUTPUT, "output tokens"),
-        ("TokensPerMinute", TOKENS, "tokens"),
-        ("GenerateRequestsPerMinute", REQUESTS, "requests"),
-    ],
-)
-def test_geminis_quota_names_a_limit(quota: str, unit: Unit, name: str) -> None:
-    details = [{"violations": [{"quotaId": quota, "quotaValue": 90}]}]
-    body = json.dumps({"error": {"code": 429, "message": "Resource exhausted", "details": details}})
-    assert report("google", {}, 429, body) == QuotaReport((ReportedLimit(name, unit, MINUTE, 90, 0),), RATE, unit)
-
-
-OPENAI_WAY = ("reserved", "larger", "unknown", "quota", True, True, True)
-AZURE_WAY = ("reserved", "sum", "unknown", "quota", False, True, True)
-ANTHROPIC_WAY = ("produced", "sum", "usage", "quota", False, True, False)
-GEMINI_WAY = ("produced", "sum", "usage", "quota", False, True, True)
-PLAIN_WAY = ("reserved", "sum", "usage", "quota", False, True, True)
-SERVER_WAY = ("produced", "sum", "usage", "concurrency", False, True, True)
-SLOTS_WAY = ("produced", "sum", "usage", "slots", False, True, True)
-WAYS = {
-    "openai-chat": OPENAI_WAY,
-    "openai-responses": OPENAI_WAY,
-    "openai-compatible": OPENAI_WAY,
-    "responses-compatible": OPENAI_WAY,
-    "azure": AZURE_WAY,
-    "azure-deployment": AZURE_WAY,
-    "azure-models": AZURE_WAY,
-    "azure-responses": AZURE_WAY,
-    "anthropic": ANTHROPIC_WAY,
-    "anthropic-compatible": ANTHROPIC_WAY,
-    "anthropic-openai": ANTHROPIC_WAY,
-    "google": GEMINI_WAY,
-    "google-interactions": GEMINI_WAY,
-    "google-openai": GEMINI_WAY,
-    "groq": PLAIN_WAY,
-    "groq-responses": PLAIN_WAY,
-    "cerebras": PLAIN_WAY,
-    "mistral": PLAIN_WAY,
-    "together": PLAIN_WAY,
-    "fireworks": ("produced", "sum", "usage", "quota", False, True, True),
-    "deepseek": SLOTS_WAY,
-    "vllm": SERVER_WAY,
-    "sglang": SERVER_WAY,
-    "llama-cpp": SERVER_WAY,
-    "lmdeploy": SERVER_WAY,
-    "dynamo": SERVER_WAY,
-    "tgi": SLOTS_WAY,
-}
-"""Row name → output, combined, settlement, limited_by, refused_requests, failed_requests, cached_input."""
-
-
-def way(row: Charging) -> tuple[object, ...]:
-    return (
-        row.output, row.combined, row.settlement, row.limited_by, row.refused_requests, row.failed_requests,
-        row.cached_input,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("provider", WAYS)
-def test_each_server_is_charged_as_documented(provider: str) -> None:
-    assert way(charging_of(provider)) == WAYS[provider]
-
-
-def test_a_server_without_a_row_is_charged_by_its_dialect() -> None:
-    assert set(CHARGING) == set(WAYS)
-    assert way(charging_of("mine", "openai-chat")) == AZURE_WAY
-    assert way(charging_of("mine", "anthropic")) == ANTHROPIC_WAY
-    assert way(charging_of("mine", "gemini")) == GEMINI_WAY
-    assert way(charging_of("mine", "gemini-interactions")) == GEMINI_WAY
-    assert way(charging_of("mine", "vllm-generate")) == SERVER_WAY
-    assert way(charging_of("mine", "sglang-generate")) == SERVER_WAY
-
-
-def test_every_row_is_a_providers() -> None:
-    assert set(CHARGING) <= {profile.name for profile in PROFILES}

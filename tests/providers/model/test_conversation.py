@@ -9,14 +9,16 @@ from hypothesis import given, settings
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.json.json_values import JSONObject, MalformedJSONError
-from manystream.providers.model.messages import Block
+from manystream.providers.json.json_values import JSONObject
 from manystream.store import RowError, rows_from_message
 from tests.providers.strategies import conversations
 
 SIGNED = ms.Thinking("I need the weather.", "signature-1")
+
 REDACTED = ms.RedactedThinking("encrypted")
+
 FIRST = ms.ToolCall("call_1", "weather", '{"city":"Oslo"}')
+
 SECOND = ms.ToolCall("call_2", "weather", '{"city":"Rome"}')
 
 
@@ -32,8 +34,6 @@ def sent_to_anthropic(conversation: ms.Conversation) -> list[JSONObject]:
 
 
 # --- a list of messages ---
-
-
 def test_add_appends_in_order() -> None:
     conversation = ms.Conversation()
     conversation.add(ms.Message.user("a"))
@@ -75,8 +75,6 @@ def test_the_repr_shows_length_and_pending_thinking() -> None:
 
 
 # --- clones ---
-
-
 def test_changing_a_clones_blocks_never_changes_the_original() -> None:
     state: JSONObject = {"id": "rs_1", "deep": {"list": [1]}}
     thinking = ms.Thinking("hm", "sig", ms.ProviderState("openai-responses", state))
@@ -133,8 +131,6 @@ def test_a_clone_continues_with_its_own_pending_thinking() -> None:
 
 
 # --- requests ---
-
-
 def test_a_request_has_the_messages_and_the_options() -> None:
     conversation = ms.Conversation([ms.Message.user("a")])
     tool = ms.Tool("weather")
@@ -156,8 +152,6 @@ def test_a_later_message_does_not_change_an_earlier_request() -> None:
 
 
 # --- agent state ---
-
-
 def test_a_whole_response_is_added_as_the_assistants_message() -> None:
     conversation = ms.Conversation()
     conversation.add_response(response(SIGNED, ms.Text("I look."), FIRST))
@@ -268,119 +262,8 @@ def test_anthropic_gets_thinking_back_unchanged() -> None:
     ]
 
 
-CALL = {"tool_id": "t1", "tool_name": "weather", "tool_arguments": '{"city": "Oslo"}'}
-MADE = ms.ToolCall("t1", "weather", '{"city": "Oslo"}')
-
-
-@pytest.mark.parametrize("role", [ms.Role.USER, ms.Role.ASSISTANT, "user", "assistant"])
-def test_text_gives_a_message_of_one_text_block_without_metadata(role: ms.Role | str) -> None:
-    message = ms.Message(role, "hello")
-    assert (message.role, message.content, message.provider_metadata) == (ms.Role(role), [ms.Text("hello")], {})
-
-
-def test_user_and_assistant_are_the_same_with_their_role() -> None:
-    assert ms.Message.user("x") == ms.Message(ms.Role.USER, "x")
-    assert ms.Message.assistant("x") == ms.Message(ms.Role.ASSISTANT, "x")
-
-
-def test_tool_call_makes_an_assistants_message() -> None:
-    message = ms.Message.tool_call("t1", "weather", '{"city": "Oslo"}')
-    assert (message.role, message.content, message.provider_metadata) == (ms.Role.ASSISTANT, [MADE], {})
-
-
-@pytest.mark.parametrize("is_error", [False, True])
-def test_tool_result_makes_a_tool_message(is_error: bool) -> None:
-    message = ms.Message.tool_result("t1", "rain", is_error)
-    result = ms.ToolResult("t1", "rain", is_error)
-    assert (message.role, message.content, message.provider_metadata) == (ms.Role.TOOL, [result], {})
-
-
-WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
-    ({"thinking_text": "hm", "thinking_signature": "sig"}, [ms.Thinking("hm", "sig"), MADE]),
-    ({"thinking_text": "hm"}, [ms.Thinking("hm"), MADE]),
-    ({"thinking_text": ""}, [ms.Thinking(""), MADE]),
-    ({"redacted_data": "xyz"}, [ms.RedactedThinking("xyz"), MADE]),
-    ({}, [MADE]),
-    ({"thinking_text": "hm", "thinking_signature": "sig", "redacted_data": "xyz"},
-        [ms.Thinking("hm", "sig"), ms.RedactedThinking("xyz"), MADE]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
-def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], blocks: list[Block]) -> None:
-    message = ms.Message.tool_call_with_thinking(**given, **CALL)
-    assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
-
-
-def test_a_signature_without_text_has_nothing_to_sign() -> None:
-    assert ms.Message.tool_call_with_thinking(thinking_signature="sig", **CALL).content == [MADE]
-
-
-def test_an_unknown_role_is_refused() -> None:
-    with pytest.raises(ValueError, match="robot"):
-        ms.Message("robot", "x")
-
-
-def test_arguments_are_read_as_an_object() -> None:
-    assert MADE.parsed == {"city": "Oslo"}
-    assert ms.ToolCall("a", "f", " ").parsed == {}
-
-
-@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', "nonsense"])
-def test_arguments_that_are_no_object_are_an_error(arguments: str) -> None:
-    call = ms.ToolCall("a", "add", arguments)
-    with pytest.raises(MalformedJSONError):
-        _ = call.parsed
-    assert call.arguments == arguments
-
-
-def test_the_text_of_a_message_is_all_its_text_blocks() -> None:
-    message = ms.Message.assistant([ms.Thinking("hm"), ms.Text("a"), MADE, ms.Text("b")])
-    assert (message.text, message.tool_calls) == ("ab", [MADE])
-
-
-def test_the_text_of_a_result_is_that_of_its_blocks() -> None:
-    result = ms.ToolResult("a", [ms.Text("x"), ms.Image(url="https://host/i.png"), ms.Text("y")])
-    assert result.text == "xy"
-
-
-def test_base64_is_decoded_once_and_checked() -> None:
-    assert ms.Image.from_base64("AAE=", "image/png").data == b"\x00\x01"
-    assert ms.File.from_base64("AAE=", "application/pdf", "a.pdf").name == "a.pdf"
-    with pytest.raises(ValueError, match=r"base64|padding|Incorrect"):
-        ms.Image.from_base64("A", "image/png")
-
-
-WRONG_CALLS = [
-    ({"tool_id": None}, "tool_id: must be text, not NoneType"),
-    ({"tool_name": None}, "tool_name: must be text, not NoneType"),
-    ({"tool_arguments": None}, "tool_arguments: must be text, not NoneType"),
-    ({"tool_arguments": {"city": "Oslo"}}, "tool_arguments: must be text, not dict"),
-    ({"tool_id": ""}, "tool_id: must not be empty"),
-    ({"tool_name": ""}, "tool_name: must not be empty"),
-]
-
-
-@pytest.mark.parametrize(("wrong", "complaint"), WRONG_CALLS)
-def test_a_call_needs_its_id_its_name_and_its_arguments(wrong: dict[str, object], complaint: str) -> None:
-    given: dict[str, object] = {**CALL, **wrong}
-    with pytest.raises(ms.InvalidRequestError, match=complaint):
-        ms.Message.tool_call_with_thinking(thinking_text="hm", **given)  # type: ignore[arg-type]
-    with pytest.raises(ms.InvalidRequestError, match=complaint.removeprefix("tool_")):
-        ms.Message.tool_call(given["tool_id"], given["tool_name"], given["tool_arguments"])  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("id", [None, "", 5])
-def test_a_result_needs_the_id_of_its_call(id: object) -> None:
-    with pytest.raises(ms.InvalidRequestError, match="tool_call_id: must"):
-        ms.Message.tool_result(id, "rain")  # type: ignore[arg-type]
-
-
-def test_a_call_may_have_no_arguments() -> None:
-    assert ms.Message.tool_call_with_thinking(tool_id="t", tool_name="f", tool_arguments="").tool_calls[0].parsed == {}
-
-
 THINKING, REDACTED_ROUND = ms.Thinking("h", "s"), ms.RedactedThinking("d")
+
 A, B, C = (ms.ToolCall(f"c{name}", "f", f'{{"n":"{name}"}}') for name in "abc")
 
 
@@ -503,15 +386,15 @@ def test_a_failed_tool_is_marked() -> None:
 
 
 # --- rows that were only appended ---
-
-
 def stored(*messages: ms.Message) -> list[ms.Message]:
     rows = [row for message in messages for row in rows_from_message(message)]
     return ms.Conversation.from_rows(rows).messages
 
 
 USER = ms.Message.user("u")
+
 ONE, TWO = (asked(THINKING, A), answered((A, "1"))), (asked(THINKING, A, B), answered((A, "1"), (B, "2")))
+
 THREE = (asked(THINKING, A, B, C), answered((A, "1"), (B, "2"), (C, "3")))
 
 
@@ -547,8 +430,6 @@ def test_results_without_calls_are_read_unless_that_is_refused() -> None:
 
 
 # --- values ---
-
-
 def test_the_repr_and_the_length() -> None:
     conversation = ms.Conversation([USER])
     assert repr(conversation) == "<Conversation of 1 messages>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-import functools
 import json
 import re
 import sys
@@ -91,7 +90,6 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
     ({"$ref": "#"}, 1, f"more than {MAX_DEPTH} deep"),
     ({"items": False}, [1], r"\$\[0\]: the schema allows nothing"),
 ]
-
 
 TYPES: dict[str, tuple[list[JSON], list[JSON]]] = {
     "null": ([None], [0, False, ""]), "boolean": ([True, False], [0, 1, "true", None]),
@@ -236,8 +234,6 @@ def test_every_value_fits_its_own_const_and_the_empty_schema(value: JSON) -> Non
 
 
 # --- types ---
-
-
 class River(pydantic.BaseModel):
     name: str
     km: float = 1.0
@@ -287,7 +283,9 @@ class Point(NamedTuple):
 
 
 RHINE = {"name": "Rhine", "km": 1230.0, "seen": "2024-01-02"}
+
 A_RHINE = River(name="Rhine", km=1230.0, seen=datetime.date(2024, 1, 2))
+
 READ: list[tuple[Any, object, object]] = [
     (River, RHINE, A_RHINE),
     (River, {"name": "Rhine", "km": None, "seen": None}, River(name="Rhine")),  # null where the schema has no null
@@ -416,144 +414,3 @@ def test_a_type_needs_pydantic_and_a_schema_does_not(monkeypatch: pytest.MonkeyP
     response = answer('{"name":"x"}')
     reader_of({"type": "object"})(response)
     assert response.parsed == {"name": "x"}
-
-
-# --- functions as tools ---
-
-
-def google(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
-    """The weather in a city.
-
-    It is a forecast.
-
-    Args:
-        city: The city's name,
-            in English.
-        days (int): How many days: 1 to 7.
-        unit: Celsius or Fahrenheit.
-
-    Returns:
-        The weather.
-    """
-    return f"{city} {days} {unit}"
-
-
-def numpy(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
-    """The weather in a city.
-
-    It is a forecast.
-
-    Parameters
-    ----------
-    city : str
-        The city's name,
-        in English.
-    days
-        How many days: 1 to 7.
-    unit : str, optional
-        Celsius or Fahrenheit.
-
-    Returns
-    -------
-    str
-        The weather.
-    """
-    return f"{city} {days} {unit}"
-
-
-async def sphinx(city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
-    """The weather in a city.
-
-    It is a forecast.
-
-    :param city: The city's name,
-        in English.
-    :type city: str
-    :param int days: How many days: 1 to 7.
-    :keyword unit: Celsius or Fahrenheit.
-    :returns: The weather.
-    """
-    return f"{city} {days} {unit}"
-
-
-@pytest.mark.parametrize("function", [google, numpy, sphinx])
-def test_a_function_is_a_tool(function: Callable[..., object]) -> None:
-    tool = ms.Tool.from_function(function)
-    assert (tool.name, tool.description) == (function.__name__, "The weather in a city.\n\nIt is a forecast.")
-    assert tool.parameters == {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "city": {"type": "string", "description": "The city's name, in English."},
-            "days": {"type": "integer", "default": 3, "description": "How many days: 1 to 7."},
-            "unit": {"type": "string", "enum": ["c", "f"], "default": "c", "description": "Celsius or Fahrenheit."},
-        },
-        "required": ["city"],
-    }
-    assert pydantic.TypeAdapter(google).validate_json('{"city":"Oslo"}') == "Oslo 3 c"
-
-
-class Forecast:
-    def __call__(self, city: str, days: int = 3, *, unit: Literal["c", "f"] = "c") -> str:
-        return google(city, days, unit=unit)
-
-    __call__.__doc__ = google.__doc__
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        functools.lru_cache(google),
-        pydantic.validate_call(google),
-        Forecast(),
-        Forecast().__call__,
-        functools.partial(google),
-    ],
-)
-def test_a_callable_around_a_function_is_the_same_tool(function: Callable[..., object]) -> None:
-    tool = ms.Tool.from_function(function, name="google")
-    assert tool == ms.Tool.from_function(google)
-    bound = ms.Tool.from_function(functools.partial(function, days=1), name="google")
-    assert bound.description == tool.description
-    assert bound.parameters["properties"].keys() == {"city", "unit"}
-
-
-def test_a_description_in_the_signature_comes_first() -> None:
-    def find(what: Annotated[str, pydantic.Field(description="Own.", min_length=1)], at: Lake | None = None) -> None:
-        """Args:
-        what: Of the docstring.
-        """
-
-    tool = ms.Tool.from_function(find, name="look", description="Looks.", strict=True)
-    assert (tool.name, tool.description, tool.strict) == ("look", "Looks.", True)
-    properties = cast("dict[str, dict[str, object]]", tool.parameters["properties"])
-    assert properties["what"] == {"type": "string", "minLength": 1, "description": "Own."}
-    assert "$defs" in tool.parameters
-    assert ms.Tool.from_function(find).description == ""
-    assert ms.Tool.from_function(lambda: None, name="nothing").parameters["properties"] == {}
-
-
-NO_TOOLS: list[tuple[Any, str]] = [
-    (5, "function: must be a function, not int"),
-    (lambda x: x, "name: is missing, and the function has none"),
-    (lambda x, /: x, "function: the parameter 'x' has no name in a call"),
-    (lambda *x: x, "function: the parameter 'x' has no name in a call"),
-]
-
-
-@pytest.mark.parametrize(("function", "words"), NO_TOOLS)
-def test_what_is_no_tool_is_refused(function: Any, words: str) -> None:
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        ms.Tool.from_function(function)
-    assert str(caught.value) == words
-
-
-def test_a_signature_that_pydantic_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd(x: Unknown) -> None: ...
-
-    odd.__annotations__["x"] = Unknown
-    with pytest.raises(ms.InvalidRequestError, match=r"^function: pydantic makes no schema of its signature: Unable"):
-        ms.Tool.from_function(odd)
-    monkeypatch.setitem(sys.modules, "pydantic", None)
-    with pytest.raises(ms.InvalidRequestError, match=r"^function: needs pydantic: pip install pydantic$"):
-        ms.Tool.from_function(google)

@@ -15,61 +15,94 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.engine.call.fast_path import FastPath
-from manystream.providers.catalog.dialect import MAX_SHARED_TEMPLATES, DeltaTarget, StreamMachine
+from manystream.providers.catalog.dialect import (
+    MAX_SHARED_TEMPLATES,
+    DeltaTarget,
+    StreamMachine,
+    TakeValue,
+    ValuesTarget,
+)
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire import delta_template
 from manystream.providers.wire.answer_bytes import kept_bytes
-from manystream.providers.wire.delta_template import LARGEST_DELTA, Match
+from manystream.providers.wire.delta_template import (
+    LARGEST_DELTA,
+    DeltaTemplate,
+    Match,
+    ValuesTemplate,
+    VolatileMembers,
+    learn,
+    shared_bytes,
+)
 
 CHAT = (
     b'{"id":"c1","created":1763760000,"model":"m","choices":[{"index":0,"delta":{"content":%b},"logprobs":null,'
     b'"finish_reason":null}],"usage":null}'
 )
+
 CHAT_PADDED = CHAT[:-1] + b',"obfuscation":"k3J9qLw0"}'
+
 CHAT_SPACED = b'{"id": "c1", "choices": [{"index": 0, "delta": {"role": "assistant", "content": %b}}]}'
+
 CHAT_THINKING = b'{"id":"c1","choices":[{"index":0,"delta":{"content":"","reasoning_content":%b}}]}'
+
 CHAT_CALL = (
     b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":%b}}]},'
     b'"finish_reason":null}]}'
 )
+
 CHAT_CALL_VERBOSE = (  # as vLLM and others send it
     b'{"id":"c1","choices":[{"index":0,"delta":{"role":null,"content":null,"tool_calls":[{"index":1,"id":"t","type":'
     b'"function","function":{"name":null,"arguments":%b}}]},"finish_reason":null}],"usage":{"total_tokens":2}}'
 )
+
 CHAT_CALL_START = (
     b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"s","function":{"name":"m"}}]}}]}',
     b'{"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"t","function":{"name":"n"}}]}}]}',
 )
+
 MISTRAL = b'{"id":"c1","choices":[{"index":0,"delta":{"content":%b},"finish_reason":null}],"p":"abcdefgh"}'
+
 VLLM = (
     b'{"id":"c1","object":"chat.completion.chunk","created":1763760000,"model":"m","choices":[{"index":0,"delta":'
     b'{"content":%b},"logprobs":null,"finish_reason":null,"token_ids":null}],"usage":{"prompt_tokens":12,'
     b'"total_tokens":14,"completion_tokens":2}}'
 )
+
 TOKEN = (
     b'{"content":[{"token":" \\"a","logprob":-0.25,"bytes":[32,97],"top_logprobs":[{"token":"\xc3\xa4","logprob":-1e-9,'
     b'"bytes":null}]}],"refusal":null}'
 )
+
 CHAT_LOGPROBS = CHAT_PADDED.replace(b'"logprobs":null', b'"logprobs":' + TOKEN)
+
 VLLM_LOGPROBS = VLLM.replace(b'"logprobs":null', b'"logprobs":' + TOKEN)
+
 VALUES_FIRST = b'{"usage": {"total_tokens": 3}, "choices": [{"logprobs": %b, "delta": {"content": %%b}}]}' % TOKEN
+
 GEMINI = (
     b'{"candidates":[{"content":{"parts":[{"text":%b}],"role":"model"},"index":0}],"usageMetadata":{'
     b'"promptTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]},"modelVersion":"m",'
     b'"responseId":"r-1_x"}'
 )
+
 RESPONSES = (
     b'{"type":"response.output_text.delta","sequence_number":17,"item_id":"msg_1","output_index":0,"content_index":0,'
     b'"delta":%b,"logprobs":[],"obfuscation":"6T7CxjFn"}'
 )
+
 ANTHROPIC = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":%b}}'
+
 ANTHROPIC_THINKING = b'{"type":"content_block_delta","index":2,"delta":{"type":"thinking_delta","thinking":%b}}'
+
 ANTHROPIC_CALL = b'{"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":%b}}'
+
 ANTHROPIC_START = (
     b'{"type":"message_start","message":{"id":"m","model":"m","content":[]}}',
     b'{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}',
     b'{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"n","input":{}}}',
 )
+
 ANTHROPIC_THINKING_START = (
     *ANTHROPIC_START,
     b'{"type":"content_block_start","index":2,"content_block":{"type":"thinking","thinking":"","signature":""}}',
@@ -100,6 +133,7 @@ CASES = [
     ("anthropic", "content_block_delta", ANTHROPIC_THINKING_START, ANTHROPIC_THINKING),
     ("anthropic", "content_block_delta", ANTHROPIC_START, ANTHROPIC_CALL),
 ]
+
 cases = pytest.mark.parametrize(("dialect", "event", "start", "frame"), CASES)
 
 READ = "hello", " w\u00f6rld", "\U0001f642", 'say "hi"', "a\\b", "tab\there\n", "}],", "\u2028", '"},"p":"x'
@@ -253,6 +287,7 @@ VALUES = [
     ("openai-chat", VALUES_FIRST, b'{"total_tokens": 3}'),
     ("gemini", GEMINI, b'{"promptTokenCount":5,"promptTokensDetails":[{"modality":"TEXT","tokenCount":5}]}'),
 ]
+
 values = pytest.mark.parametrize(("dialect", "frame", "old"), VALUES)
 
 OTHER_VALUES = (
@@ -302,6 +337,7 @@ def test_any_value_is_read_as_by_the_parser(dialect: str, frame: bytes, old: byt
 
 
 MEMBERS = st.sampled_from(["content", "refusal", "total_tokens", "prompt_tokens", "usage", "logprobs", "token"])
+
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(MEMBERS | st.text(max_size=4), inner, max_size=3),
@@ -414,3 +450,156 @@ def test_one_stream_does_not_evict_what_others_share(dialect: str) -> None:
             fast_path.read(b"0\r\n")
     assert kept.cache_info().misses - before <= 2 * MAX_SHARED_TEMPLATES, "the ends of an event and of a chunk"
     assert machine.response().text == "x" * 600
+
+
+class Block:
+    def __init__(self) -> None:
+        self.pieces: list[str] = ["a"]
+
+    def accept(self, delta: object, /) -> ms.Event:
+        self.pieces.append(str(delta))
+        return ms.TextDelta(0, str(delta))
+
+
+def test_values_beside_the_text_are_read() -> None:
+    seen: list[tuple[str, ms.JSON, bytes]] = []
+    block = Block()
+
+    def reader(name: str) -> TakeValue:
+        return lambda value, raw: seen.append((name, value, raw))
+
+    target = ValuesTarget(block, [(2, reader("usage")), (0, reader("n"))])
+    assert target.accept(("b", [1, "b", {"t": 3}], [b"1", b'"b"', b'{"t": 3}'])) == ms.TextDelta(0, "b")
+    assert seen == [("usage", {"t": 3}, b'{"t": 3}'), ("n", 1, b"1")]
+    assert target.pieces is block.pieces
+    assert target.pieces == ["a", "b"]
+
+
+# --- templates ---
+PATH = ("d", "t")
+
+NONE = VolatileMembers()
+
+SOME = VolatileMembers(counter="n", padding=("p", "q"), values=(("u",), ("l", 0)))
+
+
+def text_template(start: bytes, to_text: bytes, to_padding: bytes, end: bytes) -> DeltaTemplate:
+    return DeltaTemplate("e", True, start, to_text, to_padding, end)
+
+
+LEARNED: list[tuple[bytes, ms.JSON, VolatileMembers, object]] = [
+    (b'{"d":{"t":"x"}}', {"d": {"t": "x"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
+    (b'{"n":12,"d":{"t":"x"},"p":"ab9"}', {"n": 12, "d": {"t": "x"}, "p": "ab9"}, SOME,
+        text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')),
+    (b'{"n": 0,"d":{"t":"x"},"q": "Z"}', {"n": 0, "d": {"t": "x"}, "q": "Z"}, SOME,
+        text_template(b'{"n": 0,"d":{"t":', b"", b'},"q": "', b'"}')),
+    (b'{"d":{"t":"\\u00e9"}}', {"d": {"t": "é"}}, NONE, text_template(b'{"d":{"t":', b"", b"", b"}}")),
+    (b'{"d":{"t":"x","o":"x"}}', {"d": {"t": "x", "o": "x"}}, NONE, None),
+    (b'{"d":{"t":"x"}}', {"d": {"t": "y"}}, NONE, None),
+    (b'{"d":{"t":"x"}}', {"d": ["x"]}, NONE, None),
+    (b'{"o":"\\"","d":{"t":"x"}}', {"o": '"', "d": {"t": "x"}}, NONE,
+        text_template(b'{"o":"\\"","d":{"t":', b"", b"", b"}}")),
+    (b'{"d":{"t":"x"},"u":{"a":1},"n":3}', {"d": {"t": "x"}, "u": {"a": 1}, "n": 3}, SOME,
+        ValuesTemplate("e", True, b'{"d":{"t":', (b'},"u":', b',"n":'), b"}", 0, ((1, "u"),))),
+    (b'{"l":[5],"d" : {"t" : "x"}}', {"l": [5], "d": {"t": "x"}}, SOME, None),
+    (b'{"u": true, "d": {"u": "x", "t": "u"}}', {"u": True, "d": {"u": "x", "t": "u"}}, SOME,
+        ValuesTemplate("e", True, b'{"u": ', (b', "d": {"u": "x", "t": ',), b"}}", 1, ((0, "u"),))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "value", "volatile", "template"), LEARNED)
+def test_the_template_of_a_delta(data: bytes, value: ms.JSON, volatile: VolatileMembers, template: object) -> None:
+    text = "é" if b"u00e9" in data else "u" if b'"t": "u"' in data else "x"
+    assert learn("e", data, value, PATH, text, volatile) == template
+
+
+OF_TOKENS: list[tuple[bytes, ms.JSON, tuple[str | int, ...], object]] = [
+    (b'{"d":{"t":"x"},"u":[1]}', {"d": {"t": "x"}, "u": [1]}, PATH,
+        ValuesTemplate("e", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")),
+    (b'{"d":{"t":"x","o":1},"u":[1]}', {"d": {"t": "x", "o": 1}, "u": [1]}, PATH,
+        ValuesTemplate("e", True, b'{"d":{"t":', (b',"o":1},"u":',), b"}", 0, ((1, "u"),), True)),
+    (b'{"d":{},"u":[1]}', {"d": {}, "u": [1]}, (),
+        ValuesTemplate("e", True, b'{"d":{},"u":', (), b"}", -1, ((0, "u"),), True)),
+    (b'{"d":{},"u":[]}', {"d": {}, "u": []}, (), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "value", "path", "template"), OF_TOKENS)
+def test_a_template_with_tokens(data: bytes, value: ms.JSON, path: tuple[str | int, ...], template: object) -> None:
+    assert learn("e", data, value, path, "x" if path else "", SOME, tokens=True) == template
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (b'{"t":"y"}', "y"), (b'{"t":""}', ""), (b"{}", ""), (b'{"s":"y"}', None), (b'{"t":"y","s":1}', None),
+    (b'{"t":5}', None), (b'"y"', None), (b"null", None), (b"[]", None),
+])  # fmt: skip
+def test_a_delta_of_tokens_may_have_no_text(value: bytes, text: str | None) -> None:
+    template = ValuesTemplate("", True, b'{"d":', (b',"u":',), b"}", 0, ((1, "u"),), True, "t")
+    found = template.match(b'{"d":' + value + b',"u":[7]}', template.start, template.end)
+    assert (found and found[0]) == text
+    without = ValuesTemplate("", True, b'{"u":', (), b"}", -1, ((0, "u"),), True)
+    found = without.match(b'{"u":[7]}', without.start, without.end)
+    assert (found[0], list(found[1])) == ("", [[7]])
+
+
+MATCHED: list[tuple[bytes, str | None]] = [
+    (b'{"n":7,"d":{"t":"y"},"p":"k0"}', "y"),
+    (b'{"n":70,"d":{"t":"\\u00e9\\n"},"p":"k"}', "é\n"),
+    (b'{"n":7,"d":{"t":""},"p":"k"}', ""),
+    (b'{"n":07,"d":{"t":"y"},"p":"k"}', None),
+    (b'{"n":0,"d":{"t":"y"},"p":"k"}', None),
+    (b'{"n":-7,"d":{"t":"y"},"p":"k"}', None),
+    (b'{"n":,"d":{"t":"y"},"p":"k"}', None),
+    (b'{"m":7,"d":{"t":"y"},"p":"k"}', None),
+    (b'{"n":7,"d":{"s":"y"},"p":"k"}', None),
+    (b'{"n":7,"d":{"t":"y"},"p":"k-"}', None),
+    (b'{"n":7,"d":{"t":"y"},"p":""}', None),
+    (b'{"n":7,"d":{"t":"y"},"p":"k"]', None),
+    (b'{"n":7,"d":{"t":5},"p":"k"}', None),
+    (b'{"n":7,"d":{"t":"y","o":1},"p":"k"}', None),
+    (b'{"n":7,"d":{"t":"\\ud83d"},"p":"k"}', None),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), MATCHED)
+def test_what_matches_a_template(data: bytes, text: str | None) -> None:
+    template = text_template(b'{"n":', b'"d":{"t":', b'},"p":"', b'"}')
+    assert template.match(data, template.start, template.end) == text
+    framed = b"data: " + data + b"\n\n"
+    assert template.match(framed, b"data: " + template.start, template.end + b"\n\n") == text
+
+
+TEXTS_AND_VALUES: list[tuple[bytes, object]] = [
+    (b'{"t":"y","u":1}', ("y", ["y", 1], [b'"y"', b"1"])),
+    (b'{"t":"y","u":{"a": [1, null]}}', ("y", ["y", {"a": [1, None]}], [b'"y"', b'{"a": [1, null]}'])),
+    (b'{"t":"y","u":"x,\\"u\\":1"}', ("y", ["y", 'x,"u":1'], [b'"y"', b'"x,\\"u\\":1"'])),
+    (b'{"t":"","u":1}', None),
+    (b'{"t":5,"u":1}', None),
+    (b'{"t":"y","u":}', None),
+    (b'{"t":"y","u":\n1}', None),
+    (b'{"t":"y","u":\r1}', None),
+    (b'{"t":"y","v":1}', None),
+    (b'{"s":"y","u":1}', None),
+    (b'{"t":"y","u":1]', None),
+]
+
+
+@pytest.mark.parametrize(("data", "found"), TEXTS_AND_VALUES)
+def test_what_matches_a_template_of_values(data: bytes, found: object) -> None:
+    template = ValuesTemplate("", True, b'{"t":', (b',"u":',), b"}", 0, ((1, "u"),))
+    result = template.match(data, template.start, template.end)
+    assert (result if result is None else (result[0], list(result[1]), list(result[2]))) == found
+    three = ValuesTemplate("", True, b'{"t":', (b',"u":', b',"w":'), b"}", 0, ((1, "u"), (2, "w")))
+    longer = data[:-1] + b',"w":[2]' + data[-1:]
+    result = three.match(longer, three.start, three.end)
+    if found is None:
+        assert result is None
+    else:
+        assert (result[0], result[1][2], result[2][2]) == ("y", [2], b"[2]")
+
+
+def test_short_equal_bytes_are_one_object() -> None:
+    assert shared_bytes(b"x" * 1024, True) is shared_bytes(bytes([120] * 1024), True)
+    long = bytes([120] * 1025)
+    assert shared_bytes(long, True) is long
+    assert shared_bytes(long[:9], False) is not shared_bytes(long[:9], False)

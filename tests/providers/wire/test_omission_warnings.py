@@ -24,6 +24,7 @@ PROVIDERS: list[tuple[ms.Provider, str]] = [
     (ms.OpenAIChat(), "gpt-4.1"), (ms.OpenAIChat(name="deepseek"), "deepseek-reasoner"),
     (ms.OpenAIResponses(), "gpt-5.1"), (ms.Anthropic(), "claude-sonnet-4-5"), (ms.Gemini(), "gemini-3-pro-preview"),
 ]  # fmt: skip
+
 ELSEWHERE = ms.ProviderState("elsewhere", {"signature": "canary"})
 
 
@@ -188,17 +189,22 @@ def test_a_block_that_is_left_out_is_named(provider: ms.Provider, model: str, da
 
 
 CHAT, RESPONSES = ms.OpenAIChat(api_key="k"), ms.OpenAIResponses(api_key="k")
+
 ANTHROPIC, GEMINI = ms.Anthropic(api_key="k"), ms.Gemini(api_key="k")
+
 PICTURE: dict[str, Any] = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
 DOCUMENT: dict[str, Any] = {
     "type": "document", "source": {"type": "content", "content": [{"type": "text", "text": "Chapter 1"}, PICTURE]},
     "context": "A contract of 2019.", "citations": {"enabled": True},
 }  # fmt: skip
+
 LEFT_OUT = [
     "messages: the 'citations' of a file is not sent; only 'anthropic' takes it",
     "messages: the 'context' of a file is not sent; only 'anthropic' takes it",
     "messages: a picture in a document is not sent; only 'anthropic' takes it",
 ]
+
 FILM: dict[str, Any] = {
     "inlineData": {"mimeType": "application/pdf", "data": "aGk="},
     "videoMetadata": {"startOffset": "3s"},
@@ -254,14 +260,20 @@ def test_what_only_gemini_takes_causes_a_warning(provider: ms.Provider) -> None:
 
 
 CITED = {"enabled": True}
+
 PNG = "iVBORw0KGgo="
+
 TEXT_SOURCE = {"type": "text", "media_type": "text/plain", "data": "The Rhine."}
+
 PARTS = [{"type": "text", "text": "The Rhine."}, {"type": "text", "text": "Big."}]
+
 PARTS_SOURCE = {"type": "content", "content": PARTS}
+
 SEARCH_RESULT = {
     "type": "search_result", "source": "https://example.org/rivers", "title": "Rivers", "content": PARTS,
     "citations": CITED,
 }  # fmt: skip
+
 CLAUDE_CALL: dict[str, object] = {
     "role": "assistant",
     "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}],
@@ -309,14 +321,19 @@ GIVEN: dict[str, tuple[str, str, list[object]]] = {
 }  # fmt: skip
 
 USER_ITEM: dict[str, object] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
+
 PROGRAM: dict[str, object] = {
     "type": "program", "id": "p", "call_id": "c", "code": "1", "fingerprint": "f",
 }  # fmt: skip
+
 PROGRAM_OUTPUT: dict[str, object] = {
     "type": "program_output", "id": "o", "call_id": "c", "result": "1", "status": "completed",
 }  # fmt: skip
+
 MORE_TOOLS: dict[str, object] = {"type": "additional_tools", "role": "developer", "tools": []}
+
 UPDATE: dict[str, object] = {"type": "configuration_update", "reasoning": {"effort": "low"}}
+
 GIVEN.update(
     {"a program": ("openai_responses", "input", [USER_ITEM, PROGRAM, PROGRAM_OUTPUT]),
     "more tools": ("openai_responses", "input", [MORE_TOOLS, USER_ITEM]),
@@ -390,51 +407,6 @@ def test_the_picture_is_inside_a_result_for_gemini_3() -> None:
     changed = dataclasses.replace(request, messages=[*request.messages, ms.Message.user("Why?")])
     written: Any = sent_by_us("gemini", changed)
     assert written["contents"][2] == GEMINI_RESULT[2]
-
-
-PDF = "JVBERi0xLjQ="  # %PDF-1.4
-CHAT_FILE: dict[str, object] = {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}}
-RESPONSES_FILE: dict[str, object] = {"type": "input_file", "filename": "a.pdf", "file_data": PDF}
-PLAIN_BASE64 = {"openai": ("messages", CHAT_FILE), "openai_responses": ("input", RESPONSES_FILE)}
-
-
-@pytest.mark.parametrize("sdk", PLAIN_BASE64)
-def test_a_file_may_be_plain_base64_text(sdk: str) -> None:
-    """The SDK's own words: "The base64 encoded file data"."""
-    member, part = PLAIN_BASE64[sdk]
-    arguments = {**BASES[sdk], member: [{"role": "user", "content": [part]}]}
-    request = READERS[sdk](**arguments)
-    assert sent_by_us(sdk, request) == sent_by_sdk(sdk, arguments)
-    assert request.messages[0].content == [ms.File(b"%PDF-1.4", "application/pdf", name="a.pdf")]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "media_type"),
-    [("a.txt", "SGk=", "text/plain"), ("A.CSV", "SGk=", "text/csv"), (None, PDF, "application/pdf")],
-)
-def test_the_name_tells_the_type_of_plain_base64(name: str | None, data: str, media_type: str) -> None:
-    part = {"type": "input_file", "file_data": data, **({"filename": name} if name else {})}
-    request = ms.Request.from_openai_responses(model="gpt-5", input=[{"role": "user", "content": [part]}])
-    (block,) = request.messages[0].content
-    assert isinstance(block, ms.File)
-    assert block.media_type == media_type
-
-
-@pytest.mark.parametrize(
-    ("sdk", "place"),
-    [("openai", r"messages\[0\]\.content\[0\]\.file"), ("openai_responses", r"input\[0\]\.content\[0\]")],
-)
-def test_file_data_that_cannot_be_read_is_named(sdk: str, place: str) -> None:
-    part = {"type": "file", "file": {"file_data": "not base64!"}}
-    part = part if sdk == "openai" else {"type": "input_file", "file_data": "not base64!"}
-    with pytest.raises(ms.InvalidRequestError, match=rf"{place}\.file_data: is neither a URL nor base64 text"):
-        READERS[sdk](model="gpt-5", **{PLAIN_BASE64[sdk][0]: [{"role": "user", "content": [part]}]})
-
-
-def test_a_file_s_url_stays_a_url() -> None:
-    part = {"type": "input_file", "file_url": "https://example.org/a.pdf"}
-    request = ms.Request.from_openai_responses(model="gpt-5", input=[{"role": "user", "content": [part]}])
-    assert request.messages[0].content == [ms.File(url="https://example.org/a.pdf")]
 
 
 def test_sound_that_is_only_an_id_is_not_sent_to_gemini() -> None:

@@ -1,5 +1,7 @@
 """The server's hint is read from every header that has one, also at the edges; no header raises an exception."""
 
+from __future__ import annotations
+
 import time
 from email.utils import formatdate
 
@@ -21,6 +23,7 @@ from manystream.providers.wire.retry_hints import (
 )
 
 NOW = 1_800_000_000.0
+
 LATER = "2027-01-15T08:01:00Z"
 """One minute after `NOW`."""
 
@@ -343,8 +346,6 @@ def test_a_repeated_value_counts_once() -> None:
 
 
 # --- limits ---
-
-
 @pytest.mark.parametrize(
     ("text", "number"),
     [
@@ -522,3 +523,21 @@ def test_a_time_in_words_needs_a_clock() -> None:
 )
 def test_a_wait_has_many_headers(headers: dict[str, str], milliseconds: int) -> None:
     assert retry_after_ms(headers, NOW, status=429) == milliseconds
+
+
+NOVEMBER = 1_700_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "hint"),
+    [
+        ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "0"},
+            5000),
+        # A bucket that is not empty causes no wait.
+        ({"anthropic-ratelimit-tokens-reset": "2023-11-14T22:13:25Z", "anthropic-ratelimit-tokens-remaining": "9"}, -1),
+        ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "0"}, 6000),
+        ({"x-ratelimit-reset-tokens": "6s", "x-ratelimit-remaining-tokens": "9"}, -1),
+    ],
+)  # fmt: skip
+def test_only_an_empty_buckets_reset_is_a_hint(headers: dict[str, str], hint: int) -> None:
+    assert retry_after_ms(headers, NOVEMBER, status=503) == hint

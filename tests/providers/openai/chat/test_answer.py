@@ -10,7 +10,6 @@ from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.events import ErrorEvent, FinishReason, Start, ThinkingDelta
 from manystream.providers.model.messages import (
     File,
-    Image,
     Message,
     ProviderBlock,
     ProviderState,
@@ -20,9 +19,8 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.model.request import Request
-from manystream.providers.openai.file_data import data_url, image_of_url
-
-from .wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
+from manystream.providers.model.response import Response
+from tests.providers.openai.chat.wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
 
 MALFORMED: list[tuple[str, str]] = [
     ('{"choices": 5}', "choices is no array"),
@@ -230,51 +228,6 @@ def test_the_older_call_with_arguments_alone() -> None:
     assert outcome.calls == [("made-1", "f", "{}")]
 
 
-def test_sound_before_text_has_the_first_place() -> None:
-    outcome = deltas({"audio": {"id": "a"}}, {"content": "x"}, {"audio": {"data": "AAEC", "transcript": "t"}})
-    state = ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
-    assert outcome.response.content == [File(data=b"\0\1\2", media_type="audio/pcm", state=state), Text("x")]
-
-
-@pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
-def test_sound_without_any_member_is_no_block(value: JSON) -> None:
-    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
-
-
-def test_pictures_in_every_form() -> None:
-    url = "https://x/y.png"
-    images: list[JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
-    assert answer({"images": images}).content == [
-        Image(url=url), Image(url=url), Image(url=url), ProviderBlock("openai-compatible", {"url": ""}),
-    ]  # fmt: skip
-    assert answer({"images": {"url": url}}).content == [Image(url=url)]
-
-
-def test_text_after_a_picture_is_a_block_of_its_own() -> None:
-    parts: list[JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
-    assert answer({"content": parts}).content == [
-        Text("a"), Image(url="u"), Text("b"), ProviderBlock("openai-compatible", {"type": "x"}), Text("c"),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("url", "image"),
-    [
-        ("data:image/png;base64,YWJj", Image(data=b"abc", media_type="image/png")),
-        ("data:image/png;charset=x;base64,YWJj", Image(data=b"abc", media_type="image/png")),
-        ("data:;base64,YWJj", Image(data=b"abc", media_type="image/png")),
-        ("data:image/gif;base64", Image(url="data:image/gif;base64")),
-        ("data:image/gif;base64,a", Image(url="data:image/gif;base64,a")),
-        ("date:image/gif;base64,YWJj", Image(url="date:image/gif;base64,YWJj")),
-        ("data:image/gif,YWJj", Image(url="data:image/gif,YWJj")),
-        ("", Image(url="")),
-    ],
-)
-def test_urls_of_pictures(url: str, image: Image) -> None:
-    assert image_of_url(url) == image
-    assert data_url(b"abc", "a/b") == "data:a/b;base64,YWJj"
-
-
 def test_a_citation_is_in_the_last_text() -> None:
     cite: JSONObject = {"type": "url_citation", "url": "u"}
     parts: list[JSON] = ["a", {"type": "x"}, "b"]
@@ -333,15 +286,6 @@ def test_a_part_of_the_end_marker_is_no_event(part: str) -> None:
     assert run(events).done.finish_reason is FinishReason.STOP
 
 
-def test_an_answer_written_again_keeps_its_sound_by_its_id() -> None:
-    response = answer({"content": None, "audio": {"id": "a1", "data": "AAEC", "transcript": "t"}}, provider_data=None)
-    history = [Message.user("x"), response.to_message()]
-    assert encode(Request("m", history), SERVER)["messages"] == [
-        {"role": "user", "content": "x"},
-        {"role": "assistant", "audio": {"id": "a1"}},
-    ]
-
-
 def test_a_servers_extra_content_is_sent_back() -> None:
     extra: JSONObject = {"google": {"thought_signature": "sig"}}
     server = known("google-openai")
@@ -352,3 +296,128 @@ def test_a_servers_extra_content_is_sent_back() -> None:
         "", state=ProviderState("google-openai", {"extra_content": extra})
     )
     assert OPENAI.maker == "openai-chat"
+
+
+FIRST: JSONObject = {"role": "assistant", "content": "a"}
+
+PICTURE: JSONObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+MESSAGES: dict[str, JSONObject] = {
+    "a call of a custom tool": {"content": None,
+        "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}]},
+    "a call that Google signed": {"content": None,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"},
+        "extra_content": {"google": {"thought_signature": "S1"}}}]},
+    "sound": {"content": None, "audio": {"id": "audio_1", "data": "AAAA", "expires_at": 99, "transcript": "Hi"}},
+    "a picture": {"content": "b", "images": [PICTURE]},
+    "a picture at an address": {"content": None,
+        "images": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}]},
+    "encrypted reasoning": {"content": "b", "reasoning_details": [{"type": "reasoning.encrypted", "data": "E1",
+        "index": 0}]},
+    "signed reasoning": {"content": "b", "reasoning_content": "hm",
+        "reasoning_details": [{"type": "reasoning.text", "text": "hm", "signature": "S1"}]},
+    "parts of an unknown type": {"content": [{"type": "text", "text": "b"}, {"type": "chart", "points": [1, 2]},
+        {"type": "text", "text": "c"}]},
+    "references": {"content": [{"type": "text", "text": "b"}, {"type": "reference", "reference_ids": [1]}]},
+}  # fmt: skip
+"""Members of the second choice's message."""
+
+
+def streamed(message: JSONObject) -> Response:
+    calls = message.get("tool_calls")
+    delta = dict(message)
+    if type(calls) is list:
+        delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls) if type(call) is dict]
+    chunks: list[JSONObject] = [
+        {"choices": [{"index": 0, "delta": FIRST}, {"index": 1, "delta": delta}]},
+        {"choices": [{"index": n, "delta": {}, "finish_reason": "stop"} for n in (0, 1)]},
+    ]
+    return run([*(("", json.dumps(chunk).encode()) for chunk in chunks), ("", b"[DONE]")]).response
+
+
+def whole(message: JSONObject) -> Response:
+    choices: list[JSONObject] = [
+        {"index": n, "message": given, "finish_reason": "stop"} for n, given in enumerate((FIRST, message))
+    ]
+    return decode({"choices": [*choices]})
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_a_second_choice_has_what_an_only_one_would_have(message: JSONObject) -> None:
+    alone = decode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    for response in (whole(message), streamed(message)):
+        (other,) = response.others
+        assert (other.content, other.finish_reason, other.provider_data) == (
+            alone.content, alone.finish_reason, alone.provider_data,
+        )  # fmt: skip
+
+
+def chunks(*choices: JSONObject) -> list[tuple[str, bytes]]:
+    """Return a stream with one choice per chunk."""
+    return [*(("", json.dumps({"choices": [choice]}).encode()) for choice in choices), ("", b"[DONE]")]
+
+
+def piece(index: int, text: str) -> JSONObject:
+    return {"index": index, "delta": {"content": text}, "finish_reason": None}
+
+
+def end(index: int, reason: str = "stop") -> JSONObject:
+    return {"index": index, "delta": {}, "finish_reason": reason}
+
+
+ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[str]]] = {
+    "the second first": ([piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")], "aA",
+        FinishReason.LENGTH, ["bB"]),
+    "the second whole before the first": ([piece(1, "b"), end(1), piece(0, "a"), end(0)], "a", FinishReason.STOP,
+        ["b"]),
+    "three, backwards": ([piece(2, "c"), piece(1, "b"), piece(0, "a"), end(2), end(1), end(0)], "a", FinishReason.STOP,
+        ["b", "c"]),
+    "the first has only a finish": ([piece(1, "b"), end(1), end(0, "content_filter")], "", FinishReason.CONTENT_FILTER,
+        ["b"]),
+    "the first never comes": ([piece(1, "b"), end(1)], "", FinishReason.UNKNOWN, ["b"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [0, 2])
+@pytest.mark.parametrize("name", [name for name in ORDERS if "never" not in name])
+def test_the_answer_is_the_choice_with_index_0(name: str, asked: int) -> None:
+    choices, text, reason, others = ORDERS[name]
+    outcome = run(chunks(*choices), choices=asked)
+    assert (outcome.response.text, outcome.response.finish_reason) == (text, reason)
+    assert [choice.text for choice in outcome.response.others] == others
+
+
+def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
+    choices, text, reason, others = ORDERS["the first never comes"]
+    outcome = run(chunks(*choices), choices=2)
+    response = outcome.response
+    assert (response.text, response.finish_reason, outcome.done.finish_reason) == (text, reason, reason)
+    assert [choice.text for choice in response.others] == others
+    assert response.warnings == ["the server sent other choices, but no choice 0"]
+
+
+CALL: JSONObject = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
+    thought: JSONObject = {"index": 3, "delta": {"reasoning": "hm", "tool_calls": [CALL]}, "finish_reason": None}
+    ids: JSONObject = {"index": 3, "delta": {}, "token_ids": [1, 2], "finish_reason": "stop"}
+    outcome = run(chunks(piece(3, "a"), thought, piece(3, "b"), ids), choices=asked)
+    response = outcome.response
+    assert (response.text, response.thinking, response.finish_reason) == ("ab", "hm", FinishReason.TOOL_USE)
+    assert [(call.id, call.name, call.arguments, call.complete) for call in response.tool_calls] == [
+        ("c", "f", "{}", True)
+    ]
+    assert ([*response.tokens.ids], response.provider_data) == ([1, 2], {})
+
+
+@pytest.mark.parametrize("indexes", [(1, 0), (0, 0), (None, None), (None, 0), (3, 1)])
+def test_a_whole_body_s_answer_is_its_lowest_index_or_first(indexes: tuple[int | None, ...]) -> None:
+    given: list[JSONObject] = [
+        {"index": index, "message": {"content": text}, "finish_reason": "stop"}
+        for index, text in zip(indexes, "ab", strict=True)
+    ]
+    response = decode({"choices": [*given]})
+    texts = ["b", "a"] if indexes in ((1, 0), (3, 1)) else ["a", "b"]
+    assert [choice.text for choice in response.choices] == texts

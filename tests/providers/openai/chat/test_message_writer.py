@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import manystream as ms
 from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.model.messages import (
     CacheControl,
@@ -24,11 +23,8 @@ from manystream.providers.model.messages import (
     ToolResult,
 )
 from manystream.providers.model.request import Request
-from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
 from manystream.providers.openai.chat.message_writer import wire_call_id
-from manystream.providers.openai.file_data import data_url, image_of_url
-
-from .wire import OPENAI, SERVER, encode, known, quirky, warnings
+from tests.providers.openai.chat.wire import OPENAI, SERVER, encode, known, quirky, warnings
 
 HELLO = Message.user("hello")
 
@@ -144,8 +140,6 @@ def test_a_mark_on_a_result() -> None:
 
 
 # --- ids ---
-
-
 @pytest.mark.parametrize("id", ["abcDEF123", "123456789"])
 def test_ids_that_fit_stay(id: str) -> None:
     assert wire_call_id(id, "nine_alphanumerics") == id
@@ -184,8 +178,6 @@ def test_openai_takes_ids_of_forty_characters_and_no_more() -> None:
 
 
 # --- thinking ---
-
-
 def thought(provider: str, text: str = "Hmm.", **data: object) -> Thinking:
     return Thinking(text, state=ProviderState(provider, dict(data)))  # type: ignore[arg-type]
 
@@ -307,139 +299,3 @@ def test_state_of_another_provider_is_not_in_the_body() -> None:
     ]  # fmt: skip
     for provider in (OPENAI, SERVER, known("openrouter"), known("deepseek"), quirky(reasoning_return="reasoning")):
         assert "SECRET" not in json.dumps(messages(*conversation, provider=provider))
-
-
-def part(block: ms.Block, provider: ms.OpenAIChat = OPENAI) -> object:
-    body = encode(ms.Request("m", [ms.Message.user([ms.Text("look:"), block])]), provider)
-    return body["messages"][0]["content"][1]  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        (ms.Image(url="https://x/y.png"), {"url": "https://x/y.png"}),
-        (ms.Image(url="https://x/y.png", detail="low"), {"url": "https://x/y.png", "detail": "low"}),
-        (ms.Image(data=b"abc", media_type="image/png"), {"url": "data:image/png;base64,YWJj"}),
-        (ms.File(data=b"abc", media_type="image/webp"), {"url": "data:image/webp;base64,YWJj"}),
-        (ms.File(url="https://x/y.gif", media_type="image/gif"), {"url": "https://x/y.gif"}),
-    ],
-)
-def test_pictures(block: ms.Block, expected: object) -> None:
-    assert part(block) == {"type": "image_url", "image_url": expected}
-
-
-def test_a_picture_alone_is_an_array_of_one() -> None:
-    body = encode(ms.Request("m", [ms.Message.user(ms.Image(url="https://x/y.png"))]))
-    assert body["messages"][0]["content"] == [  # type: ignore[index]
-        {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
-    ]
-
-
-@pytest.mark.parametrize(
-    ("block", "expected"),
-    [
-        (ms.File(data=b"abc", media_type="application/pdf", name="a.pdf"),
-            {"filename": "a.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
-        (ms.File(data=b"abc", media_type="application/pdf"),
-            {"filename": "file.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
-        (ms.File(file_id="file-1"), {"file_id": "file-1"}),
-        (ms.File(url="data:application/pdf;base64,YWJj", name="b.pdf"),
-            {"filename": "b.pdf", "file_data": "data:application/pdf;base64,YWJj"}),
-    ],
-)  # fmt: skip
-def test_files(block: ms.Block, expected: object) -> None:
-    assert part(block) == {"type": "file", "file": expected}
-
-
-def test_a_file_by_url_is_sent_to_servers_that_fetch_it() -> None:
-    block = ms.File(url="https://x/y.pdf", name="y.pdf")
-    assert part(block, known("openrouter")) == {
-        "type": "file",
-        "file": {"filename": "y.pdf", "file_data": "https://x/y.pdf"},
-    }
-    with pytest.raises(ms.InvalidRequestError, match="url"):
-        part(block)
-
-
-SOUNDS = {
-    "audio/wav": "wav",
-    "audio/x-wav": "wav",
-    "audio/wave": "wav",
-    "audio/vnd.wave": "wav",  # RFC 2361
-    "audio/mpeg": "mp3",  # RFC 3003
-    "audio/mp3": "mp3",
-    "audio/ogg": "ogg",
-    "audio/flac": "flac",
-    "audio/x-flac": "flac",
-    "audio/aac": "aac",
-    "audio/mp4": "m4a",
-    "audio/x-m4a": "m4a",
-    "audio/webm": "webm",
-    "audio/pcm": "pcm16",
-}
-
-
-def test_every_sound_format_of_the_table_is_tested() -> None:
-    assert AUDIO_FORMATS == SOUNDS
-
-
-@pytest.mark.parametrize(("media_type", "form"), SOUNDS.items())
-def test_sound(media_type: str, form: str) -> None:
-    provider = OPENAI if form in ("wav", "mp3") else known("openrouter")
-    assert part(ms.File(data=b"abc", media_type=media_type), provider) == {
-        "type": "input_audio",
-        "input_audio": {"data": "YWJj", "format": form},
-    }
-
-
-def test_films_are_sent_to_servers_that_accept_them() -> None:
-    block = ms.File(url="https://x/y.mp4", media_type="video/mp4")
-    assert part(block, known("openrouter")) == {"type": "video_url", "video_url": {"url": "https://x/y.mp4"}}
-
-
-@pytest.mark.parametrize(
-    ("url", "media_type"),
-    [
-        ("https://x/a.mp4", "video/mp4"),
-        ("https://x/a.WebM", "video/webm"),
-        ("https://x/a.mov?size=1.mp4", "video/quicktime"),
-        ("https://x/a.mpeg#t=1", "video/mpeg"),
-        ("https://x/a.mpg", "video/mpeg"),
-        ("https://youtu.be/abc", "video/mp4"),
-        ("https://[x/a", "video/mp4"),
-        ("data:video/webm;base64,YWJj", "video/webm"),
-    ],
-)
-def test_a_film_of_another_program_is_sent_as_it_was(url: str, media_type: str) -> None:
-    wire = [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": url}}]}]
-    request = ms.Request.from_openai(model="m", messages=wire)
-    (block,) = request.messages[0].content
-    assert isinstance(block, ms.File)
-    assert block.media_type == media_type
-    assert part(block, known("vllm")) == wire[0]["content"][0]
-    with pytest.raises(ms.InvalidRequestError, match=r"messages\[0\]\.content\[1\]: the server takes no films"):
-        part(block, OPENAI)
-
-
-@pytest.mark.parametrize(
-    ("block", "provider"),
-    [
-        (ms.Image(file_id="file-1"), OPENAI),
-        (ms.File(url="https://x/y.mp3", media_type="audio/mpeg"), OPENAI),
-        (ms.File(data=b"x", media_type="audio/x-unheard"), OPENAI),
-        (ms.File(data=b"x", media_type="video/mp4"), OPENAI),
-        (ms.File(data=b"x", media_type="application/pdf"), quirky(file_parts=False)),
-    ],
-)
-def test_an_unsupported_block_is_refused_naming_its_place(block: ms.Block, provider: ms.OpenAIChat) -> None:
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        part(block, provider)
-    assert caught.value.field.startswith("messages[0].content[1]")
-
-
-def test_data_urls_are_read_back() -> None:
-    assert image_of_url(data_url(b"abc", "image/webp")) == ms.Image(data=b"abc", media_type="image/webp")
-    assert image_of_url("https://x/y.png") == ms.Image(url="https://x/y.png")
-    assert image_of_url("data:image/png;base64,%%%") == ms.Image(url="data:image/png;base64,%%%")
-    assert image_of_url("data:image/png;base64,YW\nJj") == ms.Image(data=b"abc", media_type="image/png")
-    assert image_of_url("data:image/svg+xml,<svg/>") == ms.Image(url="data:image/svg+xml,<svg/>")

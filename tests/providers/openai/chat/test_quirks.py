@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 import pytest
 
 from manystream.providers.model.events import FinishReason, Start
-from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking
-
-from .wire import OPENAI, answer, decode, deltas, known, run, stream
+from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking
+from tests.providers.openai.chat.wire import answer, decode, deltas, known, run, stream
 
 
 def test_azure_begins_with_a_chunk_of_filter_results() -> None:
@@ -50,29 +48,6 @@ def test_openrouter_repeats_the_role_and_the_finish_reason() -> None:
     assert outcome.response.text == "abc"
     assert outcome.response.provider_data == {"provider": "P", "native_finish_reason": "completed"}
     assert outcome.done.usage.raw == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "cost": 0.1}
-
-
-def test_perplexity_repeats_the_whole_message_in_every_chunk() -> None:
-    outcome = stream(
-        """
-        data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6},"choices":[{"index":0,"message":{"role":"assistant","content":"Ru"},"delta":{"role":"assistant","content":"Ru"}}]}
-        data: {"id":"p","model":"sonar","object":"chat.completion.chunk","citations":["u1"],"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7},"choices":[{"index":0,"message":{"role":"assistant","content":"Ruby"},"delta":{"role":"assistant","content":"by"}}]}
-        data: {"id":"p","model":"sonar","object":"chat.completion.done","citations":["u1","u2"],"search_results":[{"url":"u1"}],"usage":{"prompt_tokens":5,"completion_tokens":3,"total_tokens":8},"choices":[{"index":0,"message":{"role":"assistant","content":"Ruby"},"delta":{"role":"assistant","content":""},"finish_reason":"stop"}]}
-        """,  # noqa: E501
-        known("perplexity"),
-    )
-    assert outcome.response.text == "Ruby"
-    assert outcome.done.finish_reason is FinishReason.STOP
-    assert outcome.done.usage.total_tokens == 8
-    assert outcome.response.provider_data["citations"] == ["u1", "u2"]
-    assert outcome.response.provider_data["search_results"] == [{"url": "u1"}]
-
-
-def test_a_message_instead_of_a_delta() -> None:
-    outcome = stream("""
-        data: {"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"whole"},"finish_reason":"stop"}]}
-    """)  # noqa: E501
-    assert outcome.response.text == "whole"
 
 
 def test_zero_values_instead_of_absent_ones() -> None:
@@ -201,67 +176,6 @@ def test_padding_members_of_a_delta_are_not_kept() -> None:
     """)  # noqa: E501
     assert outcome.response.content == [Text("a")]
     assert outcome.response.provider_data == {"seen": True}
-
-
-def test_sound_is_a_file_with_its_id_as_state() -> None:
-    outcome = deltas(
-        {"role": "assistant", "audio": {"id": "audio_1", "transcript": "Hi "}}, {"audio": {"data": "UklGRg=="}},
-        {"audio": {"data": "AAEC"}}, {"audio": {"transcript": "there", "expires_at": 9}}, provider=OPENAI,
-    )  # fmt: skip
-    audio = {"id": "audio_1", "expires_at": 9, "transcript": "Hi there"}
-    assert outcome.response.content == [
-        File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("data", "media_type"),
-    [
-        (b"RIFF$\x00\x00\x00WAVEfmt ", "audio/wav"),
-        (b"ID3\x04\x00\x00", "audio/mpeg"),
-        (b"\xff\xfb\x90\x64", "audio/mpeg"),
-        (b"\xff\xf3\x40\xc4", "audio/mpeg"),
-        (b"OggS\x00\x02", "audio/ogg"),
-        (b"fLaC\x00\x00", "audio/flac"),
-        (b"\x00\x01\x02\x03", "audio/pcm"),
-    ],
-)
-def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type: str) -> None:
-    (block,) = answer({"audio": {"id": "a", "data": base64.b64encode(data).decode()}}).content
-    assert isinstance(block, File)
-    assert (block.data, block.media_type) == (data, media_type)
-
-
-def test_sound_in_one_encoding_cut_anywhere() -> None:
-    outcome = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
-    (block,) = outcome.response.content
-    assert isinstance(block, File)
-    assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
-
-
-def test_sound_whose_encoding_comes_without_padding() -> None:
-    outcome = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
-    (block,) = outcome.response.content
-    assert isinstance(block, File)
-    assert block.data == b"RIFF\x00\x01\x02"
-
-
-def test_sound_that_is_not_base64_raises_nothing() -> None:
-    outcome = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
-    (block,) = outcome.response.content
-    assert isinstance(block, File)
-    assert block.data == b""
-
-
-def test_pictures_in_the_answer() -> None:
-    outcome = deltas(
-        {"content": "Here:", "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}}]},
-        {"images": [{"type": "image_url", "image_url": "https://x/y.png"}, {"type": "unheard", "of": 1}, 5]},
-    )
-    assert outcome.response.content == [
-        Text("Here:"), Image(data=b"abc", media_type="image/png"), Image(url="https://x/y.png"),
-        ProviderBlock("openai-compatible", {"type": "unheard", "of": 1}),
-    ]  # fmt: skip
 
 
 def test_several_choices() -> None:

@@ -25,11 +25,10 @@ from manystream.providers.model.messages import (
 from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.message_writer import wire_call_id
-from manystream.providers.openai.thinking import family_name, is_reasoning_model, takes_sampling
-
-from .wire import OPENAI, SERVER, encode, known, quirky, warnings
+from tests.providers.openai.chat.wire import OPENAI, SERVER, encode, known, quirky, warnings
 
 HELLO = [Message.user("hello")]
+
 WEATHER = Tool(
     "weather",
     "Returns the weather.",
@@ -153,20 +152,6 @@ def test_the_token_limit_has_the_servers_name(provider: OpenAIChat, model: str, 
     body = json.loads(wire.body)
     assert body[member] == 9
     assert len({"max_tokens", "max_completion_tokens"} & body.keys()) == 1
-
-
-def test_system_text_comes_first_in_one_message() -> None:
-    body = encode(Request("gpt-4o", HELLO, system=[Text("Be brief."), Text(""), Text("Be kind.")]))
-    assert body["messages"] == [
-        {"role": "system", "content": "Be brief.\n\nBe kind."},
-        {"role": "user", "content": "hello"},
-    ]
-    assert encode(Request("gpt-4o", HELLO, system="")) == encode(Request("gpt-4o", HELLO))
-
-
-def test_the_system_role_is_the_servers() -> None:
-    body = encode(Request("m", HELLO, system="Be brief."), quirky(system_role="developer"))
-    assert body["messages"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 
 
 @pytest.mark.parametrize(
@@ -369,9 +354,8 @@ def test_nothing_to_send_is_an_error() -> None:
 
 
 # --- whole bodies of requests with every option, and the edges of single options ---
-
-
 NONE, LOW, MED, HIGH = ThinkingLevel
+
 SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 
 
@@ -467,7 +451,6 @@ def test_a_warning_is_given_once() -> None:
 
 
 # --- thinking ---
-
 THINKING: dict[str, tuple[OpenAIChat, str, ThinkingConfig, JSONObject]] = {
     "no effort for chat models": (OPENAI, "chatgpt-4o-latest", ThinkingConfig(level=LOW), {}),
     "no effort for old models": (OPENAI, "openai/gpt-4o", ThinkingConfig(level=LOW), {}),
@@ -535,27 +518,7 @@ def test_thinking(provider: OpenAIChat, model: str, config: ThinkingConfig, memb
     assert {name: body[name] for name in body if name not in ("model", "messages")} == members
 
 
-@pytest.mark.parametrize(
-    ("model", "taken"),
-    [
-        ("gpt-5.1-mini", True), ("gpt-5.1-nano-2025-11-13", True), ("gpt-5.1-2025-11-13", True), ("gpt-5.1-x", False),
-        ("GPT-5.2 ", True), ("openai.gpt-5.4", True), ("a/b/gpt-5.4", True), ("gpt-5.1-2025-11-13-x", False),
-        ("gpt-5-mini", False), ("gpt-9", False), ("gpt-12.5-x", False), ("gpt-50x", True), ("gpt-123", True),
-    ],
-)  # fmt: skip
-def test_models_that_take_sampling(model: str, taken: bool) -> None:
-    assert takes_sampling(model, None) is taken
-    assert takes_sampling(model, "none")
-    assert takes_sampling(model, "low") is not is_reasoning_model(model)
-
-
-def test_a_family_is_the_name_without_its_reseller() -> None:
-    names = {" OpenAI/GPT-5 ": "gpt-5", "openai.o3": "o3", "x.o3": "x.o3", "a/openai.b": "b"}
-    assert {name: family_name(name) for name in names} == names
-
-
 # --- the conversation ---
-
 REPLACED = {"nine": "RksXkbv4v", "forty": "call_w2LCGZi5CRZ7rRl13Il4iIzF", "half": "r3DjF8Rsb"}
 """Ids in stored conversations must stay the same in later versions."""
 
@@ -583,6 +546,7 @@ def own(text: str, provider: OpenAIChat, **data: JSON) -> Thinking:
 
 
 FOREIGN = Thinking("foreign", "signature")
+
 ASSISTANT = "messages: thinking that {!r} did not make is not sent to it"
 
 REASONING: dict[str, tuple[str, list[Thinking], JSONObject]] = {
@@ -674,23 +638,6 @@ def test_marked_texts_of_an_assistant_are_parts() -> None:
             {"type": "text", "text": "b"},
         ],
     }
-
-
-@pytest.mark.parametrize(
-    ("file", "part"),
-    [
-        (File(data=b"abc", media_type="text/x-new"), {"filename": "file", "file_data": "data:text/x-new;base64,YWJj"}),
-        (File(data=b"abc", media_type="text/csv; a=b"),
-         {"filename": "file.csv", "file_data": "data:text/csv; a=b;base64,YWJj"}),
-        (File(file_id="f", media_type="image/png"), {"file_id": "f"}),
-        (File(file_id="f", media_type="audio/wav"), {"file_id": "f"}),
-        (File(file_id="f", media_type="video/mp4"), {"file_id": "f"}),
-        (File(url="data:,x"), {"filename": "file", "file_data": "data:,x"}),
-    ],
-)  # fmt: skip
-def test_files_of_every_kind(file: File, part: JSONObject) -> None:
-    body = encode(Request("m", [Message.user(file)]), OPENAI)
-    assert body["messages"] == [{"role": "user", "content": [{"type": "file", "file": part}]}]
 
 
 def test_texts_of_a_result_without_a_mark_are_one_text() -> None:

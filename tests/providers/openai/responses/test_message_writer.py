@@ -27,6 +27,7 @@ from manystream.providers.openai.responses.message_writer import OUTPUT_KIND
 from tests.providers.openai.responses.wire import DIALECT, PROVIDER, body_of, decode, warnings_of
 
 OURS = "openai-responses"
+
 ENCRYPTED: JSONObject = {"id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 
 
@@ -63,44 +64,6 @@ def output(call_id: str, result: JSON = "done") -> JSONObject:
 
 def test_texts_of_a_user_are_parts_of_one_message_in_order() -> None:
     assert items(Message.user([Text("a"), Text("b")])) == [user(text("a"), text("b"))]
-
-
-@pytest.mark.parametrize(
-    ("block", "part"),
-    [
-        (Image(url="https://a/b.png"), {"type": "input_image", "detail": "auto", "image_url": "https://a/b.png"}),
-        (Image(data=b"hi", media_type="image/png", detail="low"),
-            {"type": "input_image", "detail": "low", "image_url": "data:image/png;base64,aGk="}),
-        (Image(file_id="file_1"), {"type": "input_image", "detail": "auto", "file_id": "file_1"}),
-        (File(data=b"hi", media_type="application/pdf"),
-            {"type": "input_file", "filename": "file.pdf", "file_data": "data:application/pdf;base64,aGk="}),
-        (File(data=b"hi", media_type="text/plain; charset=utf-8", name="a.txt"),
-            {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain; charset=utf-8;base64,aGk="}),
-        (File(url="https://a/b.pdf"), {"type": "input_file", "file_url": "https://a/b.pdf"}),
-        (File(file_id="file_1"), {"type": "input_file", "file_id": "file_1"}),
-        (File(data=b"hi", media_type="image/gif"),
-            {"type": "input_image", "detail": "auto", "image_url": "data:image/gif;base64,aGk="}),
-    ],
-)  # fmt: skip
-def test_images_and_files(block: Image | File, part: JSONObject) -> None:
-    assert items(Message.user([Text("see"), block])) == [user(text("see"), part)]
-
-
-@pytest.mark.parametrize(
-    ("media_type", "name"),
-    [
-        ("application/json", "file.json"),
-        ("application/pdf", "file.pdf"),
-        ("text/csv", "file.csv"),
-        ("text/html", "file.html"),
-        ("text/markdown", "file.md"),
-        ("text/plain", "file.txt"),
-        ("application/rtf", "file.rtf"),
-    ],
-)
-def test_a_file_without_a_name_gets_one_with_its_extension(media_type: str, name: str) -> None:
-    part = items(Message.user([Text("see"), File(data=b"hi", media_type=media_type)]))[0]["content"][1]  # type: ignore[index,call-overload]
-    assert part["filename"] == name  # type: ignore[index,call-overload]
 
 
 def test_an_assistants_texts_are_one_message_of_plain_text() -> None:
@@ -140,67 +103,6 @@ def test_a_call_and_its_result() -> None:
 def test_a_call_without_arguments_is_sent_with_an_empty_object() -> None:
     sent = items(Message.tool_call("c1", "now", ""), Message.tool_result("c1", "12:00"))
     assert sent[0]["arguments"] == "{}"
-
-
-def test_results_may_have_images_and_files() -> None:
-    result = ToolResult("c1", [Text("see"), Image(file_id="f1")])
-    sent = items(Message.tool_call("c1", "shot", "{}"), Message(Role.TOOL, result))
-    image: JSON = {"type": "input_image", "detail": "auto", "file_id": "f1"}
-    assert sent[1] == output("c1", [text("see"), image])
-    assert items(Message.tool_call("c1", "shot", "{}"), Message.tool_result("c1", []))[1] == output("c1", "")
-
-
-def test_results_follow_the_run_with_their_calls() -> None:
-    conversation = [
-        Message.assistant([Text("Both."), ToolCall("a", "f", "{}")]), Message.assistant(ToolCall("b", "f", "{}")),
-        Message.user("Hurry."), Message(Role.TOOL, [ToolResult("b", "2"), ToolResult("a", "1"), Text("(late)")]),
-    ]  # fmt: skip
-    assert items(*conversation) == [
-        {"type": "message", "role": "assistant", "content": "Both."}, call("a"), call("b"), output("a", "1"),
-        output("b", "2"), user(text("Hurry.")), user(text("(late)")),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("conversation", "warning"),
-    [
-        ([Message.user("q"), Message.tool_call("c1", "f", "{}")], "call 'c1' has no result"),
-        ([Message.user("q"), Message.tool_result("c1", "r")], "result 'c1' has no call"),
-        ([Message.tool_result("c1", "r"), Message.tool_call("c1", "f", "{}"), Message.user("q")], "result 'c1'"),
-    ],
-)
-def test_unpaired_calls_and_results_are_left_out_with_a_warning(conversation: list[Message], warning: str) -> None:
-    assert items(*conversation) == [user(text("q"))]
-    assert warning in warned(*conversation)[0]
-
-
-@pytest.mark.parametrize("member", ["previous_response_id", "conversation"])
-def test_a_result_whose_call_the_server_keeps_is_sent(member: str) -> None:
-    assert items(Message.tool_result("c1", "done"), **{member: "id_1"}) == [output("c1")]
-
-
-def test_reused_ids_are_made_unique() -> None:
-    turn = [Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done")]
-    assert items(*turn, *turn, *turn) == [
-        call("call_0"), output("call_0"), call("call_0_2"), output("call_0_2"), call("call_0_3"), output("call_0_3"),
-    ]  # fmt: skip
-
-
-def test_the_same_id_twice_in_one_turn_is_answered_in_order() -> None:
-    sent = items(
-        Message.assistant([ToolCall("x", "f", "{}"), ToolCall("x", "g", "{}")]),
-        Message(Role.TOOL, [ToolResult("x", "1"), ToolResult("x", "2")]),
-    )
-    assert sent == [call("x", "f"), call("x_2", "g"), output("x", "1"), output("x_2", "2")]
-
-
-def test_a_result_answers_the_nearest_run_that_uses_its_id() -> None:
-    conversation = [
-        Message.tool_call("call_0", "given_up", "{}"), Message.user("Something else."),
-        Message.tool_call("call_0", "f", "{}"), Message.tool_result("call_0", "done"),
-    ]  # fmt: skip
-    assert items(*conversation) == [user(text("Something else.")), call("call_0", "f"), output("call_0")]
-    assert warned(*conversation) == ["messages: call 'call_0' has no result and is not sent"]
 
 
 def test_long_ids_are_replaced_in_call_and_result() -> None:
@@ -291,8 +193,11 @@ def test_every_pair_of_the_table_is_tested() -> None:
 
 
 CLICK: JSONObject = {"type": "click", "button": "left", "x": 1, "y": 2}
+
 SCREEN: JSONObject = {"type": "computer_screenshot", "file_id": "f"}
+
 LINES: list[JSON] = [{"stdout": "a", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+
 ASKED_AND_ANSWERED: list[tuple[JSONObject, JSONObject]] = [
     (
         {"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": "x"},

@@ -4,10 +4,10 @@ import pytest
 
 import manystream as ms
 from manystream.providers.openai.responses.dialect import DIALECT
-
-from .wire import LENIENT, MADE_ID, PROVIDER, decode, make_id, stream, stream_of
+from tests.providers.openai.responses.wire import LENIENT, MADE_ID, PROVIDER, decode, make_id, stream, stream_of
 
 NAME = "openai-responses"
+
 CHANGED = "the server's final text differs from the deltas that were reported; the response holds the final text"
 
 
@@ -132,8 +132,6 @@ def test_a_flat_error_has_no_member_of_its_envelope() -> None:
 
 
 # --- text ---
-
-
 def test_content_that_is_text_or_an_object() -> None:
     assert decode({"output": [{"type": "message", "content": "a"}]}).content == [ms.Text("a")]
     assert decode({"output": [{"type": "message", "content": {"a": 1}}]}).content == [ms.Text('{"a":1}')]
@@ -299,8 +297,6 @@ def test_data_without_content_changes_nothing(data: str) -> None:
 
 
 # --- reasoning ---
-
-
 def test_reasoning_whose_item_comes_whole() -> None:
     item: ms.JSONObject = {
         "type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "s"}, {"type": "x"}],
@@ -325,7 +321,6 @@ def test_deltas_of_both_places_of_reasoning() -> None:
 
 
 # --- calls ---
-
 CALL: ms.JSONObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 
 
@@ -400,8 +395,6 @@ def test_events_for_an_item_of_another_type_are_ignored() -> None:
 
 
 # --- the end ---
-
-
 def test_every_event_of_the_beginning_describes_the_response() -> None:
     outcome = stream_of(
         {"type": "response.created", "response": {"id": "a", "model": "m"}},
@@ -444,15 +437,3 @@ def test_a_lenient_server_ends_with_its_mark() -> None:
         ms.TextDelta(0, "a"),
         ms.Done(ms.FinishReason.UNKNOWN, None, ms.Usage(), {}),
     ]
-
-
-def test_usage_of_servers_with_other_counts() -> None:
-    raw: ms.JSONObject = {
-        "input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 7}, "total_tokens": 12,
-    }  # fmt: skip
-    assert decode({"status": "completed", "usage": raw}).usage == ms.Usage(5, 0, 7, None, None, 12, raw=raw)
-    apart: ms.JSONObject = {**raw, "total_tokens": 19}
-    assert decode({"status": "completed", "usage": apart}).usage == ms.Usage(5, 7, 7, None, None, 19, raw=apart)
-    assert decode({"status": "completed", "usage": 5}).usage == ms.Usage()
-    unknown: ms.JSONObject = {**raw, "input_tokens": None, "output_tokens": 9, "total_tokens": 16}
-    assert decode({"status": "completed", "usage": unknown}).usage == ms.Usage(None, 2, 7, None, None, 16, raw=unknown)

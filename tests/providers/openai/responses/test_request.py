@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import typing
 from dataclasses import replace
 
 import pytest
-from openai.types.shared.all_models import AllModels
-from openai.types.shared.reasoning_effort import ReasoningEffort
 
 from manystream.providers.catalog.profile import Profile
 from manystream.providers.catalog.provider import OpenAIResponses
@@ -16,8 +13,6 @@ from manystream.providers.errors import InvalidRequestError
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.messages import (
     CacheControl,
-    File,
-    Image,
     Message,
     ProviderBlock,
     ProviderState,
@@ -27,25 +22,15 @@ from manystream.providers.model.messages import (
     ToolResult,
 )
 from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
-from manystream.providers.openai import thinking
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.request import MIN_OUTPUT_TOKENS, NO_PLACE
-from manystream.providers.openai.thinking import (
-    DEFAULT_IS_NONE,
-    EFFORTS,
-    NO_EFFORT,
-    NOT_REASONING,
-    Efforts,
-    effort_for,
-    is_reasoning_model,
-    may_reason,
-    takes_sampling,
-)
 from manystream.providers.wire.quirks import Quirks
 from tests.providers.openai.responses.wire import PROVIDER, body_of, warnings_of
 
 ASK = Request("gpt-4.1", [Message.user("Hi")])
+
 WEATHER = Tool("weather", "Weather at a place", {"type": "object", "properties": {"at": {"type": "string"}}})
+
 SCHEMA: JSONObject = {"type": "object", "title": "A place!", "properties": {"name": {"type": "string"}}}
 
 
@@ -322,10 +307,10 @@ def test_a_request_with_nothing_to_send_is_refused() -> None:
 
 
 # --- whole bodies of requests with every option, and the edges of single options ---
-
-
 HI = [Message.user("Hi")]
+
 PLAIN_SCHEMA: JSONObject = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
 OWN = "openai-responses"
 
 
@@ -464,34 +449,8 @@ def test_members_that_make_messages_optional(member: str) -> None:
 
 
 # --- the conversation ---
-
 REPLACED = "call_b30855e510446ac34706c5acafeedefd5122fe94"
 """The id that replaces one of 65 times `c`. Ids in stored conversations must stay the same in later versions."""
-
-
-def test_a_result_of_a_kept_call_has_its_place_in_a_message() -> None:
-    message = Message("tool", [Text("a"), ToolResult("c1", "r"), Text("b")])
-    output = {"type": "function_call_output", "call_id": "c1", "output": "r"}
-    assert input_of(message, previous_response_id="p") == [said("a"), output, said("b")]
-    assert input_of(message, conversation="p") == [said("a"), output, said("b")]
-    assert input_of(message, store=True) == [said("a"), said("b")]
-
-
-def test_a_result_in_an_assistants_message_is_sent_where_it_is() -> None:
-    message = Message.assistant([Text("a"), ToolResult("c1", "r"), Text("b")])
-    spoken = [{"type": "message", "role": "assistant", "content": text} for text in "ab"]
-    output = {"type": "function_call_output", "call_id": "c1", "output": "r"}
-    assert input_of(message, previous_response_id="p") == [spoken[0], output, spoken[1]]
-
-
-def test_a_call_between_texts_separates_them() -> None:
-    message = Message.assistant([Text("a"), ToolCall("c1", "f", "{}"), Text("b"), Text("c")])
-    assert input_of(message, Message.tool_result("c1", "r")) == [
-        {"type": "message", "role": "assistant", "content": "a"},
-        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
-        {"type": "message", "role": "assistant", "content": "bc"},
-        {"type": "function_call_output", "call_id": "c1", "output": "r"},
-    ]
 
 
 def test_ids_of_64_characters_fit() -> None:
@@ -548,24 +507,6 @@ def test_reasoning_before_an_own_call_without_output_is_left_out() -> None:
     assert input_of(Message.assistant([thought, ProviderBlock(OWN, output)])) == [output]
 
 
-# --- parts ---
-
-PARTS: list[tuple[Image | File, JSONObject]] = [
-    (Image(url="u", detail="high"), {"type": "input_image", "detail": "high", "image_url": "u"}),
-    (File(url="u", media_type="image/png"), {"type": "input_image", "detail": "auto", "image_url": "u"}),
-    (File(file_id="f", media_type="image/png"), {"type": "input_image", "detail": "auto", "file_id": "f"}),
-    (File(data=b"abc", media_type="application/x-new"),
-        {"type": "input_file", "filename": "file.x-new", "file_data": "data:application/x-new;base64,YWJj"}),
-    (File(data=b"abc", media_type=" Text/Plain ;a=b"),
-        {"type": "input_file", "filename": "file.txt", "file_data": "data: Text/Plain ;a=b;base64,YWJj"}),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("block", "part"), PARTS)
-def test_parts(block: Image | File, part: JSONObject) -> None:
-    assert input_of(Message.user(block)) == [{"type": "message", "role": "user", "content": [part]}]
-
-
 @pytest.mark.parametrize(
     ("model", "taken"),
     [
@@ -592,141 +533,3 @@ def test_models_that_take_cache_marks(model: str, taken: bool) -> None:
     assert outputs == [[text] if taken else "a", [{"type": "input_text", "text": "b"}, text], ""]
     warned = [] if taken else ["cache_control: not sent where Responses has no place for it; it caches by itself"]
     assert warnings_of(Request(model, messages)) == warned
-
-
-def test_marks_of_pictures() -> None:
-    block = Image(url="u", cache_control=CacheControl("1h"))
-    part = {"type": "input_image", "detail": "auto", "image_url": "u",
-            "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}  # fmt: skip
-    assert input_of(Message.user(block), model="gpt-6") == [{"type": "message", "role": "user", "content": [part]}]
-
-
-LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
-WORDS = {word for word in typing.get_args(typing.get_args(ReasoningEffort)[0]) if word}
-
-
-def efforts(model: str) -> list[str | None]:
-    return [effort_for(model, ThinkingConfig(level=level)) for level in LEVELS]
-
-
-def openai_models() -> set[str]:
-    """Return the model names that OpenAI's own client knows."""
-    names: set[str] = set()
-    pending: list[object] = [AllModels]
-    while pending:
-        annotation = pending.pop()
-        if isinstance(annotation, str):
-            names.add(annotation)
-        pending.extend(typing.get_args(annotation))
-    return names
-
-
-@pytest.mark.parametrize(
-    ("model", "words"),
-    [
-        ("o1", "low low medium high"),
-        ("o1-pro-2025-03-19", "low low medium high"),
-        ("o3-mini", "low low medium high"),
-        ("o3", "none low medium high"),
-        ("o4-mini-2025-04-16", "none low medium high"),
-        ("gpt-5", "minimal low medium high"),
-        ("gpt-5-nano-2025-08-07", "minimal low medium high"),
-        ("gpt-5-codex", "low low medium high"),
-        ("gpt-5-pro", "high high high high"),
-        ("gpt-5.1", "none low medium high"),
-        ("gpt-5.1-codex-mini", "none low medium high"),
-        ("gpt-5.1-codex-max", "none low medium xhigh"),
-        ("gpt-5.1-chat-latest", "medium medium medium medium"),
-        ("gpt-5.2", "none low medium xhigh"),
-        ("gpt-5.2-codex", "none low medium xhigh"),
-        ("gpt-5.2-chat-latest", "medium medium medium medium"),
-        ("gpt-5.2-pro-2025-12-11", "medium medium high xhigh"),
-        ("gpt-5.3-codex", "low low medium xhigh"),
-        ("gpt-5.4-mini", "none low medium xhigh"),
-        ("gpt-5.5-pro", "medium medium high xhigh"),
-        ("gpt-5.6-sol", "none low medium max"),
-        ("gpt-6-sol", "none low medium max"),
-        ("gpt-6-luna", "none low medium max"),
-        ("gpt-6-astra", "low low medium max"),
-        ("gpt-6.1-sol", "low low medium max"),
-        ("gpt-6.1-terra", "none low medium max"),
-        ("gpt-6.2-sol", "low low medium max"),
-        ("gpt-6.2-astra-law", "low low medium max"),
-        ("gpt-daybreak-blue-latest", "none low medium max"),
-        ("gpt-oss-120b", "low low medium high"),
-        ("openai/gpt-5.2", "none low medium xhigh"),
-        ("openai.gpt-5.5", "none low medium xhigh"),
-        ("GPT-5", "minimal low medium high"),
-        ("gpt-7-nova", "none low medium high"),
-    ],
-)
-def test_levels_by_model(model: str, words: str) -> None:
-    assert efforts(model) == words.split()
-
-
-@pytest.mark.parametrize(
-    "model", ["gpt-4o", "gpt-4.1-mini", "gpt-3.5-turbo", "gpt-5-chat-latest", "o1-mini", "o1-preview", "grok-4", "o30"]
-)
-def test_models_without_an_effort_have_none(model: str) -> None:
-    assert efforts(model) == [None] * 4
-
-
-def test_every_row_matches_its_name_and_longer_names() -> None:
-    for family, row in EFFORTS.items():
-        assert efforts(family) == list(row)
-        assert efforts(f"{family}-2031-01-01") == list(row)
-        assert set(row) <= WORDS, "only words of openai's own types"
-
-
-def test_the_effort_of_a_request_wins_over_the_table() -> None:
-    assert effort_for("gpt-5", ThinkingConfig(level=ThinkingLevel.LOW, effort="max")) == "max"
-    assert effort_for("anything", ThinkingConfig(effort="high")) == "high"
-
-
-def test_without_a_level_there_is_nothing_to_say() -> None:
-    assert effort_for("gpt-5", ThinkingConfig(budget_tokens=100)) is None
-
-
-def test_a_row_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(thinking.EFFORTS, "my-model", Efforts("a", "b", "c", "d"))
-    assert efforts("my-model-2") == ["a", "b", "c", "d"]
-    assert is_reasoning_model("my-model")
-
-
-@pytest.mark.parametrize(
-    "model",
-    ["gpt-3.5-turbo", "gpt-4o", "gpt-5-chat-latest", "chatgpt-4o-latest", "gpt-audio-mini", "gpt-realtime-2",
-     "davinci-002", "babbage-002"],
-)  # fmt: skip
-def test_these_have_no_reasoning_to_carry_over(model: str) -> None:
-    assert not may_reason(model)
-    assert may_reason(f"other-{model}")
-
-
-def test_every_reasoning_model_of_openais_client_has_an_effort() -> None:
-    models = openai_models()
-    assert len(models) > 90
-    for model in models:
-        if is_reasoning_model(model) and not model.startswith(tuple(NO_EFFORT)):
-            assert None not in efforts(model), model
-        if model.startswith(NOT_REASONING):
-            assert not is_reasoning_model(model), model
-            assert not may_reason(model), model
-
-
-@pytest.mark.parametrize(
-    ("model", "reasons"),
-    [("o1-mini", True), ("o3-pro", True), ("gpt-5.3", True), ("gpt-5.1-chat-latest", True), ("gpt-10", True),
-     ("gpt-5-chat-latest", False), ("gpt-4.5-preview", False), ("chatgpt-4o-latest", False), ("llama-5", False)],
-)  # fmt: skip
-def test_which_models_reason(model: str, reasons: bool) -> None:
-    assert is_reasoning_model(model) is reasons
-
-
-@pytest.mark.parametrize("family", sorted(DEFAULT_IS_NONE))
-def test_sampling_follows_the_effort(family: str) -> None:
-    assert takes_sampling(family, None)
-    assert takes_sampling(f"{family}-2026-01-01", None)
-    assert takes_sampling(family, "none")
-    assert not takes_sampling(family, "low")
-    assert not takes_sampling(f"{family}-pro", None)

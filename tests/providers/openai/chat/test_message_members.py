@@ -8,12 +8,14 @@ import pytest
 from manystream.providers.model.events import FinishReason
 from manystream.providers.model.messages import Image
 from manystream.providers.openai.chat.converter import ChatConverter
-
-from .wire import answer, run
+from tests.providers.openai.chat.wire import answer, run
 
 FUNCTION = {"name": "pay", "arguments": '{"sum":1}'}
+
 CALL = {"index": 0, "id": "c", "type": "function", "function": FUNCTION}
+
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAEC"}}
+
 THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}
 
 
