@@ -16,6 +16,7 @@ from . import (
     decode,
     event_costs,
     extremes,
+    gateway,
     hold,
     import_time,
     instructions,
@@ -23,12 +24,16 @@ from . import (
     live_streams,
     load_clients,
     memory,
+    prefixes,
+    programs,
     report,
     scaling,
     sdk_transports,
     serialise,
     start_latency,
+    tool_loop,
     unstreamed,
+    vllm_queue,
 )
 from .answers import Answer
 from .environment import clients_python
@@ -51,6 +56,11 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "unstreamed": unstreamed.answer,
     "sdk_transports": sdk_transports.calls,
     "sdk_streams": sdk_transports.streams,
+    "gateway": gateway.answer,
+    "programs": programs.answer,
+    "tool_loop": tool_loop.answer,
+    "prefixes": prefixes.answer,
+    "vllm_queue": vllm_queue.answer,
     "bridges": event_costs.bridges,
     "agents": agents.answer,
     "load_clients": load_clients.answer,
@@ -63,11 +73,14 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
 NOT_QUICK = (
     "agents",
     "bench_stamp",
+    "gateway",
     "hold",
     "instructions",
     "load_clients",
+    "programs",
     "sdk_transports",
     "sdk_streams",
+    "vllm_queue",
     "wire_forms",
 )
 """Questions that `--quick` omits: a whole application, streams held for five minutes, the emulated processor, calls

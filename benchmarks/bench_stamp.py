@@ -14,8 +14,8 @@ from typing import Any
 
 from .answers import Answer
 from .environment import ROOT
-from .load_clients import LOAD, RATE, bounds, read_ours, run_client
-from .runs import Run, RunError
+from .load_clients import LOAD, RATE, bounds, read_ours
+from .runs import Run, RunError, run_command
 
 FIRST, MOST = 1000, 16_000
 TRIES = 2
@@ -68,7 +68,7 @@ def _bench(run: Run, streams: int, *words: str) -> tuple[dict[str, Any], bool]:
     command = [run.python, "-m", "manystream", "bench", url, "--model", "m", "--json", "--concurrency", str(streams)]
     command += ["--seconds", "3", "--ramp", "2", *words]
     run.source.reset()
-    output = run_client(command, str(ROOT))
+    output = run_command(command, str(ROOT))
     if not output:
         raise RunError("manystream bench failed")
     page: dict[str, Any] = json.loads(output)

@@ -1,29 +1,23 @@
-"""What the gateway adds to a stream, and the CPU of a request, beside the proxies of LiteLLM and of verifiers.
+"""What does the gateway cost, beside LiteLLM's proxy?
 
-`python -m benchmarks.gateway [--litellm VENV] [--verifiers VENV]`: the simulator, each gateway and the client are
-processes of their own. The client is this library's engine. First `--streams` paced streams are live at a time, whose
-starts are spread, for the time that a gateway adds to the first content. Then requests follow each other without
-pauses, for the CPU of the gateway's process. Then `--agents` agents at once make a few turns each, and errors are
-counted.
-verifiers collects a stream before it answers, so its first content comes with the last.
+The simulator, each gateway and the client are processes of their own, and the gateways are measured from outside. First
+streams are live whose starts are spread, for the time that a gateway adds to the first content. Then requests follow
+each other without pauses, for the CPU of the gateway's process and its memory. The gateways take turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
-import math
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import trio
@@ -31,83 +25,61 @@ import trio
 import manystream as ms
 from manystream.simulator import open_simulator
 
-PACED = "events=50,rate=10"
+from .answers import Answer
+from .environment import ROOT, made_environment
+from .peers.common import memory, raise_priority
+from .runs import Run
+
+EVENTS = 50
 SECONDS = 5.0
-"""How long such a stream takes."""
-UNPACED = "events=50"
-TURNS = 2
+STREAMS = 50
+PACED_CALLS = 200
+"""Calls of which `STREAMS` are live at a time; the first ones are left out, because not all streams are live then."""
+DENSE_CALLS, AT_ONCE = 300, 16
+ROUNDS = 3
 START_SECONDS = 180
 KEY = "sk-of-this-benchmark"
-"""The key of LiteLLM's proxy, which does not start without one. The others accept any."""
-
-
-VERIFIERS = """\
-import asyncio, json, sys
-from verifiers.v1.clients.client import ModelContext
-from verifiers.v1.configs.client import EvalClientConfig
-from verifiers.v1.interception.server import InterceptionServer
-from verifiers.v1.session import RolloutSession
-from verifiers.v1.trace import Trace
-
-async def main(upstream, sessions):
-    async with InterceptionServer() as server:
-        keys, config = [], EvalClientConfig(base_url=upstream, api_key_var="KEY")
-        optional = {name: field for name, field in Trace.model_fields.items() if not field.is_required()}
-        for _ in range(sessions):
-            given = {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
-            trace = Trace.model_construct(**given, task=None, agent=None)
-            session = RolloutSession(ctx=ModelContext(model="sim", client=config), trace=trace)
-            keys.append(server.register(session)[0])
-        print(json.dumps([server.base_url, keys]), flush=True)
-        await asyncio.Event().wait()
-
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
-"""
-"""Runs the interception server of verifiers, with one session for each agent, and prints its URL and their keys."""
+"""The key of LiteLLM's proxy, which does not start without one. The other accepts any."""
+DIRECT, OURS, LITELLM = "without a gateway", "manystream", "LiteLLM's proxy"
 
 
 @dataclass(slots=True)
 class Place:
-    """A gateway. keys: those of its sessions, one for each agent; one key for all without them."""
+    """A gateway. first: seconds to the first content; cpu: seconds of a request; a list entry per round."""
 
     url: str
     process: int
-    keys: list[str]
-
-
-@dataclass(slots=True)
-class Figures:
-    """What one run showed: the times to the first content in seconds, failures, and CPU seconds a request."""
-
-    first: list[float]
-    failed: int
-    cpu: float
-
-    def quantile(self, share: float) -> float:
-        """Return a quantile of the times, in milliseconds."""
-        ordered = sorted(self.first)
-        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    first: list[float] = field(default_factory=list[float])
+    cpu: list[float] = field(default_factory=list[float])
 
 
 def cpu_of(process: int) -> float:
-    """Return the CPU seconds of a process so far (Linux)."""
+    """Return the CPU seconds of a process so far."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int, **environment: str) -> Generator[int, None, None]:
+def running(command: list[str], port: int, environment: dict[str, str]) -> Generator[int, None, None]:
     """Run a server until it accepts connections, for the length of the block. Yields its process id."""
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
+        [*command, "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        start_new_session=True,
     )
     try:
         for _ in range(START_SECONDS * 10):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
+            if process.poll() is not None:
+                raise OSError(f"{command[0]} has ended")
             time.sleep(0.1)
         else:
-            raise RuntimeError(f"{command[0]} did not start")
+            raise OSError(f"{command[0]} did not start")
+        raise_priority(process.pid)
         yield process.pid
     finally:
         process.terminate()
@@ -120,115 +92,92 @@ def free_port() -> int:
     return port
 
 
-@contextlib.contextmanager
-def verifiers(venv: str, upstream: str, sessions: int) -> Generator[Place, None, None]:
-    """Run verifiers' interception server for the length of the block."""
-    command = [str(Path(venv) / "bin" / "python"), "-c", VERIFIERS, upstream, str(sessions)]
-    environment = {**os.environ, "KEY": KEY}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True)
-    try:
-        assert process.stdout is not None
-        url, keys = json.loads(process.stdout.readline())
-        yield Place(f"{url}/v1", process.pid, keys)
-    finally:
-        process.terminate()
-        process.wait()
+async def calls_through(place: Place, knobs: str, calls: int, at_once: int, ramp: float = 0.0) -> list[float]:
+    """Make calls, so many at a time, and return the seconds to their first content. Raises `OSError` for a failure.
 
-
-async def measure(place: Place, knobs: str, calls: int, at_once: int, turns: int = 1, *, ramp: float = 0.0) -> Figures:
-    """Let so many agents make their turns, so many agents at a time.
-
-    ramp: seconds over which the first ones start, so that the starts of all are spread. Their times are left out then:
-        not all streams were live.
+    ramp: seconds over which the first ones start.
     """
     first: list[float] = []
-    failed = 0
     limit = trio.CapacityLimiter(at_once)
-    turns_taken = count()
 
-    async def agent(number: int) -> None:
-        nonlocal failed
-        messages = [ms.Message.user(f"simulate: {knobs}")]
-        key = place.keys[number % len(place.keys)]
-        options = {"extra_headers": {"authorization": f"Bearer {key}"}, "retry": ms.Retry(max_attempts=1)}
+    async def one(number: int) -> None:
         async with limit:
-            turn = next(turns_taken)  # trio starts tasks in no order
-            await trio.sleep(ramp * turn / at_once if turn < at_once else 0.0)
-            for _ in range(turns):
-                call = engine.start_stream(ms.Request("sim", messages, **options))  # type: ignore[arg-type]
-                completion = await call.wait()
-                if not completion.success or completion.response is None or completion.timings.first_token is None:
-                    failed += 1
-                    if failed == 1:
-                        print(f"a call failed: {completion.error}")
-                    continue
-                if not ramp or turn >= at_once:
-                    first.append(completion.timings.first_token)
-                messages = [*messages, completion.response.to_message(), ms.Message.user(f"simulate: {knobs}")]
+            if number < at_once:
+                await trio.sleep(ramp * number / at_once)
+            request = ms.Request("sim", f"simulate: {knobs}", retry=ms.Retry(max_attempts=1))
+            completion = await engine.start_stream(request).wait()
+            if not completion.success or completion.timings.first_token is None:
+                raise OSError(f"a call failed: {completion.error}")
+            if number >= at_once:
+                first.append(completion.timings.first_token)
 
-    before = cpu_of(place.process)
     timeouts = ms.Timeouts(connect=60, first_byte=600, idle=600)
     async with (
         ms.open_engine([ms.OpenAIChat(KEY, place.url)], timeouts=timeouts) as engine,
         trio.open_nursery() as nursery,
     ):
         for number in range(calls):
-            nursery.start_soon(agent, number)
-    return Figures(first, failed, (cpu_of(place.process) - before) / calls / turns)
+            nursery.start_soon(one, number)
+    return first
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--litellm", metavar="VENV", help="a virtual environment with litellm[proxy]")
-    parser.add_argument("--verifiers", metavar="VENV", help="a virtual environment with verifiers")
-    parser.add_argument("--streams", type=int, default=500, help="live streams at a time")
-    parser.add_argument(
-        "--calls",
-        type=int,
-        default=2000,
-        help="calls of the run with live streams; the first --streams are not measured",
-    )
-    parser.add_argument("--dense", type=int, default=300, help="calls of the run without pauses")
-    parser.add_argument("--agents", type=int, default=2048, help="agents at once")
-    arguments = parser.parse_args()
-    with open_simulator() as simulator, contextlib.ExitStack() as stack:
+def answer(run: Run) -> Answer:
+    """Measure both gateways by turns."""
+    result = Answer("A request through a gateway, streamed, 50 events")
+    with contextlib.ExitStack() as stack:
+        simulator = stack.enter_context(open_simulator())
+        raise_priority(simulator.pid)
         upstream = simulator.base_urls["openai-chat"]
-        places = {"direct": Place(upstream, simulator.pid, [KEY])}
+        places = {DIRECT: Place(upstream, simulator.pid)}
         port = free_port()
-        command = [sys.executable, "-m", "manystream", "serve", "--base-url", upstream, "--port", str(port)]
-        process = stack.enter_context(running(command, port))
-        places["manystream"] = Place(f"http://127.0.0.1:{port}/v1", process, [KEY])
-        if arguments.litellm:
-            port = free_port()
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            (folder / "config.yaml").write_text(
+        command = [sys.executable, "-m", "manystream", "serve", "--base-url", upstream]
+        process = stack.enter_context(running(command, port, {}))
+        places[OURS] = Place(f"http://127.0.0.1:{port}/v1", process)
+        try:
+            port, folder = free_port(), stack.enter_context(tempfile.TemporaryDirectory())
+            Path(folder, "config.yaml").write_text(
                 "model_list:\n  - model_name: '*'\n    litellm_params:\n      model: 'openai/*'\n"
                 f"      api_base: {upstream}\n      api_key: any\n"
             )
-            program = str(Path(arguments.litellm) / "bin" / "litellm")
-            command = [program, "--config", str(folder / "config.yaml"), "--port", str(port), "--num_workers", "1"]
-            process = stack.enter_context(running(command, port, LITELLM_MASTER_KEY=KEY, LITELLM_LOG="ERROR"))
-            places["LiteLLM"] = Place(f"http://127.0.0.1:{port}/v1", process, [KEY])
-        if arguments.verifiers:
-            sessions = max(arguments.agents, arguments.calls)
-            places["verifiers"] = stack.enter_context(verifiers(arguments.verifiers, upstream, sessions))
-        print(
-            f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores; ms to the first content, CPU ms a request"
-        )
-        print(f"{'through':<12}{'failed':>8}{'p50':>9}{'p99':>9}{'CPU':>8}{'agents: failed':>16}{'CPU':>8}")
-        for name, place in places.items():
-            trio.run(measure, place, UNPACED, 20, 4)  # warm
-            paced = trio.run(partial(measure, place, PACED, arguments.calls, arguments.streams, ramp=SECONDS))
-            dense = trio.run(measure, place, UNPACED, arguments.dense, 16)
-            agents = trio.run(measure, place, UNPACED, arguments.agents, arguments.agents, TURNS)
-            middle, late = (paced.quantile(share) if paced.first else math.nan for share in (0.5, 0.99))
-            print(
-                f"{name:<12}{paced.failed + dense.failed:>8}{middle:>9.2f}{late:>9.2f}{1000 * dense.cpu:>8.2f}"
-                f"{agents.failed:>16}{1000 * agents.cpu:>8.2f}",
-                flush=True,
-            )
-        print(f"load average {os.getloadavg()[0]:.1f}")
+            program = str(Path(made_environment("litellm", "litellm[proxy]")).with_name("litellm"))
+            command = [program, "--config", f"{folder}/config.yaml", "--num_workers", "1"]
+            environment = {"LITELLM_MASTER_KEY": KEY, "LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+            process = stack.enter_context(running(command, port, environment))
+            places[LITELLM] = Place(f"http://127.0.0.1:{port}/v1", process)
+        except (OSError, subprocess.SubprocessError) as error:
+            result.notes.append(f"{LITELLM}: not measured: {error}")
+        _measure(places, 1 if run.quick else ROUNDS)
+        _report(result, places)
+    return result
 
 
-if __name__ == "__main__":
-    main()
+def _measure(places: dict[str, Place], rounds: int) -> None:
+    paced, dense = f"events={EVENTS},rate={EVENTS / SECONDS:g}", f"events={EVENTS}"
+    for place in places.values():
+        trio.run(calls_through, place, dense, 20, 4)  # warm
+    for _ in range(rounds):
+        for place in places.values():
+            place.first += trio.run(partial(calls_through, place, paced, PACED_CALLS, STREAMS, ramp=SECONDS))
+            before = cpu_of(place.process)
+            trio.run(calls_through, place, dense, DENSE_CALLS, AT_ONCE)
+            place.cpu.append((cpu_of(place.process) - before) / DENSE_CALLS)
+
+
+def _report(result: Answer, places: dict[str, Place]) -> None:
+    for name, place in places.items():
+        if name == DIRECT:
+            continue
+        peer = places.get(LITELLM) if name == OURS else None
+        figures = {
+            "CPU": ("ms", lambda one: 1000 * statistics.median(one.cpu)),
+            "memory": ("MB", lambda one: memory("VmRSS", one.process) / 1e6),
+            "more until the first content, p50": ("ms", lambda one: 1000 * _later(one, places[DIRECT], 0.5)),
+            "more until the first content, p99": ("ms", lambda one: 1000 * _later(one, places[DIRECT], 0.99)),
+        }
+        for what, (unit, figure) in figures.items():
+            result.add(f"{name}, {what}", figure(place), unit, beside=(LITELLM, figure(peer)) if peer else None)
+
+
+def _later(place: Place, direct: Place, share: float) -> float:
+    mine, others = sorted(place.first), sorted(direct.first)
+    return mine[int(share * len(mine))] - others[int(share * len(others))]

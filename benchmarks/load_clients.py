@@ -9,25 +9,18 @@ interpreters of environments that exist. vLLM's, of several gigabytes, is not ma
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .answers import Answer
-from .cache import cache_folder
-from .cores import CLIENT_AND_SOURCE, pinned
-from .environment import ROOT, clients_variables
-from .peers.common import raise_priority
-from .runs import Run
+from .environment import ROOT, made_environment
+from .runs import Run, run_command
 from .source.process import Statistics
 
 STREAMS, QUICK_STREAMS = 1000, 100
@@ -36,6 +29,8 @@ SECONDS = 10
 LOAD = f"load/events={EVENTS}&rate={RATE}&phase=0"
 """The load in the source's path. One generator splits its URLs at commas."""
 LONGEST = 300.0
+VARIABLE = "MANYSTREAM_BENCH_VLLM"
+"""Names an interpreter that has vLLM."""
 
 TOKENIZER = """
 import sys
@@ -161,7 +156,7 @@ def answer(run: Run) -> Answer:
     result = Answer(f"What load generators report of {streams:,} streams with an event every {1000 / RATE:g} ms")
     for generator in GENERATORS:
         try:
-            program = _interpreter(generator) if generator.package else run.python
+            program = _interpreter(generator) or run.python
             run.source.reset()
             found = _measure(run, generator, program, streams)
         except (OSError, subprocess.SubprocessError, KeyError, ValueError) as error:
@@ -208,47 +203,16 @@ def _measure(run: Run, generator: Generator, program: str, streams: int) -> Repo
             subprocess.run(made, check=True, timeout=LONGEST, capture_output=True)
         url = f"{run.source.origin()}/{LOAD}"
         command = generator.command(program, url, streams, folder)
-        return generator.read(run_client(command, folder if generator.package else str(ROOT)), Path(folder))
-
-
-def run_client(command: Sequence[str], folder: str) -> str:
-    """Return the standard output of a load generator, which runs on the client's core."""
-    with pinned(CLIENT_AND_SOURCE[0]):
-        process = subprocess.Popen(
-            command,
-            env=clients_variables(),
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
-    raise_priority(process.pid)
-    try:
-        output, _ = process.communicate(timeout=LONGEST)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # its workers, too
-    return output
+        return generator.read(run_command(command, folder if generator.package else str(ROOT)), Path(folder))
 
 
 def _interpreter(generator: Generator) -> str:
-    """Return the interpreter of an environment that has a generator. Makes it if necessary. Raises `OSError`."""
-    package = generator.package
-    variable = f"MANYSTREAM_BENCH_{package.upper()}"
-    if given := os.environ.get(variable):
-        return given
-    if generator.heavy:
-        raise OSError(f"{variable} names no interpreter that has it")
-    folder = cache_folder("environments") / f"load-{package}"
-    python, ready = folder / "bin" / "python", folder / "ready"
-    if not ready.exists():
-        print(f"installing {package} into {folder} (once)", flush=True)
-        shutil.rmtree(folder, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True, timeout=120)
-        subprocess.run([str(python), "-m", "pip", "install", "--quiet", package], check=True, timeout=1800)
-        ready.touch()
-    return str(python)
+    """Return the interpreter of an environment that has a generator; empty for ours. Raises `OSError`."""
+    if not generator.heavy:
+        return made_environment(generator.package, generator.package) if generator.package else ""
+    if not os.environ.get(VARIABLE):
+        raise OSError(f"{VARIABLE} names no interpreter that has it")
+    return os.environ[VARIABLE]
 
 
 def _version(program: str, package: str) -> str:

@@ -1,17 +1,13 @@
 """What do many calls with one beginning of their prompts pay for it? The engine runs in simulated time.
 
-    python -m benchmarks.prefixes [--plot] [ROW…]
-
 All calls start at once. The server is the simulator's service, whose prompt caches follow Anthropic's rules; only
 sockets and the clock are modelled. A response begins after 3 s if it has read nothing from the cache, else after
-0.6 s, give or take a quarter, and takes 8 s more. Each cell has the cost by the simulator's account, in beginnings at
-the price of uncached input; the median seconds to the first token; and the seconds until all calls have ended. The exit
-code is 1 if a bound is not met. `--plot` draws the cost over the number of calls.
+0.6 s, give or take a quarter, and takes 8 s more. Measured: the cost by the simulator's account, in beginnings at the
+price of uncached input; the median seconds to the first token; and by how much later all calls have ended.
 """
 
 from __future__ import annotations
 
-import argparse
 import socket
 import statistics
 from collections.abc import Awaitable, Callable
@@ -30,8 +26,7 @@ from manystream.simulator.prompt_caches import CacheCounts, CacheModel, PromptCa
 from manystream.simulator.service import Service, ServiceSettings
 
 from .answers import Answer, Series
-from .environment import clients_python
-from .report import draw
+from .runs import Run
 
 MODEL = "claude-sonnet-4-5"
 COLD, WARM, BODY = 3.0, 0.6, 8.0
@@ -98,7 +93,8 @@ ROWS = {
     "unstreamed, 2 s": row(lag=2.0, streamed=False, within=1.3),
     "10 calls, 0.5 s": row(lag=0.5, calls=10, within=1.8),
 }
-"""Name → server. The bounds are in the order of the table."""
+"""Name → server."""
+SHOWN = ("after 0.5 s",)
 
 
 @dataclass(slots=True)
@@ -112,9 +108,6 @@ class Outcome:
     firsts: list[float] = field(default_factory=list[float])
     end: float = 0.0
     failed: list[ms.Completion] = field(default_factory=list[ms.Completion])
-
-    def __str__(self) -> str:
-        return f"{self.cost:7.1f} · {statistics.median(self.firsts):5.1f} · {self.end:5.1f}"
 
 
 class ModelledServer:
@@ -223,43 +216,28 @@ def beginnings(counts: CacheCounts, before: CacheCounts) -> float:
     return (counts.cost - before.cost - own) / PREFIX_TOKENS
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """One bound: what was measured, its figure, and the largest figure that meets it."""
-
-    what: str
-    figure: float
-    most: float
-
-    @property
-    def met(self) -> bool:
-        return self.figure <= self.most + 1e-9
-
-    def __str__(self) -> str:
-        return f"{'met' if self.met else 'MISSED':6} {self.what}: {self.figure:.2f}, at most {self.most:.2f}"
-
-
-def check(name: str, case: Row) -> tuple[str, list[Bound]]:
-    """Measure a row: its line of the table, and its bounds."""
+def check(result: Answer, name: str, case: Row) -> None:
+    """Measure a row, and add its cost and its end, with the bounds."""
     fan_outs = 2 if case.caches.server == "none" else 1
-    at_once, off, on = [
-        simulated(measure, case, traffic, fan_outs) for traffic in (None, ms.Traffic(warm=False), ms.Traffic(warm=True))
-    ]
-    failed = [outcome for run in (at_once, off, on) for outcome in run if outcome.failed]
+    off, on = [simulated(measure, case, ms.Traffic(warm=warm), fan_outs) for warm in (False, True)]
+    failed = [outcome for run in (off, on) for outcome in run if outcome.failed]
     if failed:
         raise RuntimeError(f"{name}: {len(failed[0].failed)} calls failed: {failed[0].failed[0].error_message}")
-    bounds = [Bound(f"{name}: seconds later", on[0].end - off[0].end, case.later)]
-    if case.within is not None:
-        bounds.insert(0, Bound(f"{name}: cost ÷ least", on[0].cost / case.least, case.within))
-    bounds.append(Bound(f"{name}: cost ÷ without warm", on[0].cost / off[0].cost, 1.0))
-    for later, usual in zip(on[1:], off[1:], strict=True):
-        bounds.append(Bound(f"{name}: seconds later, next beginning", later.end - usual.end, NOISE))
-    return f"{name:20} {case.least:7.1f} | {at_once[0]} | {off[0]} | {on[0]}", bounds
+    cost, least, end = on[0].cost, case.least, on[0].end - off[0].end
+    met = cost <= off[0].cost + 1e-9 and (case.within is None or cost <= case.within * least + 1e-9)
+    target = "≤ without" if case.within is None else f"≤ {case.within:g} × least ({least:.0f})"
+    beside = ("without `warm`", off[0].cost)
+    result.add(f"{name}: cost", cost, "beginnings", beside=beside, target=target, met=met, shown=name in SHOWN)
+    later = all(next_on.end - next_off.end <= NOISE for next_on, next_off in zip(on[1:], off[1:], strict=True))
+    target, met = f"≤ {case.later:g} s", end <= case.later + 1e-9 and later
+    result.add(f"{name}: ends later by", end, "s", target=target, met=met)
+    firsts = [statistics.median(run[0].firsts) for run in (on, off)]
+    beside = ("without `warm`", firsts[1])
+    result.add(f"{name}: first token, p50", firsts[0], "s", beside=beside)
 
 
-def plot() -> None:
-    """Draw the dollars over the number of calls, with and without `warm`."""
-    answer = Answer("what a prompt's beginning costs")
+def plot(result: Answer) -> None:
+    """Add the dollars over the number of calls, with and without `warm`, as a plot; and those of the most as rows."""
     case = replace(ROWS["after 0.5 s"], calls=0)
     for label, traffic in (
         ("all at once", None),
@@ -270,31 +248,15 @@ def plot() -> None:
         for calls in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
             [outcome] = simulated(measure, replace(case, calls=calls), traffic)
             points.append((float(calls), round(outcome.cost * PRICE * TOKENS, 4)))
-        print(f"{label:20} {points[-1][1]:8.2f} dollars for {calls} calls")
-        answer.series.append(Series(PLOT, label, points))
-    draw([answer], clients_python())
+        result.add(f"a beginning of {TOKENS:,} tokens, 1,000 calls, {label}", points[-1][1], "dollars", shown=True)
+        result.series.append(Series(PLOT, label, points))
 
 
-def main() -> int:
-    """Print the table and the bounds. Returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plot", action="store_true", help="draw the plot instead")
-    parser.add_argument(
-        "rows", nargs="*", choices=[[], *ROWS], metavar="ROW", help=f"of {', '.join(ROWS)}; default: all"
-    )
-    options = parser.parse_args()
-    if options.plot:
-        plot()
-        return 0
-    print(f"{'server':20} {'least':>7} | {'all at once':23} | {'warm=False':23} | warm=True", flush=True)
-    bounds: list[Bound] = []
-    for name in options.rows or ROWS:
-        line, found = check(name, ROWS[name])
-        print(line, flush=True)
-        bounds += found
-    print(*bounds, sep="\n")
-    return int(not all(bound.met for bound in bounds))
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+def answer(run: Run) -> Answer:
+    """Measure all rows, and draw the plot."""
+    result = Answer("1,000 calls with one beginning of their prompts, in simulated time")
+    for name in SHOWN if run.quick else ROWS:
+        check(result, name, ROWS[name])
+    if not run.quick:
+        plot(result)
+    return result

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
 from .clients import Client
 from .cores import CLIENT_AND_SOURCE, pinned
 from .environment import ROOT, clients_variables
+from .peers.common import raise_priority
 from .source.process import LATE_LIMIT_MS, Source, Statistics
 
 Result = TypedDict(
@@ -46,6 +50,7 @@ Result = TypedDict(
 DISTURBED = 0.03
 """The largest part of a run in which client or source may be ready without its core. Above it, the run is repeated."""
 ATTEMPTS = 4
+LONGEST_SECONDS = 300.0
 
 
 class RunError(RuntimeError):
@@ -105,6 +110,30 @@ def run_program(run: Run, module: str, *arguments: str, seconds: float) -> str:
     if process.returncode or not output:
         print(complaint, file=sys.stderr)
         raise RunError(f"{module} failed: {(complaint.splitlines() or ['without a word'])[-1]}")
+    return output
+
+
+def run_command(command: Sequence[str], folder: str, environment: Mapping[str, str] | None = None) -> str:
+    """Return the standard output of a client that is no peer, which runs on the client's core. Empty: it failed.
+
+    environment: its variables; None: those of the clients.
+    """
+    with pinned(CLIENT_AND_SOURCE[0]):
+        process = subprocess.Popen(
+            command,
+            env=environment or clients_variables(),
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+    raise_priority(process.pid)
+    try:
+        output, _ = process.communicate(timeout=LONGEST_SECONDS)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its workers, too
     return output
 
 

@@ -2,8 +2,6 @@
 
 One agent makes turns that each bring a tool's result. Measured: the CPU of the client's process for a turn, and what is
 sent, with ours and with OpenAI's library, each over both transports, in a process of its own.
-
-`python -m benchmarks.tool_loop [TURNS SIZE]` prints the figures and the ratios. It is no question of the set.
 """
 
 from __future__ import annotations
@@ -12,16 +10,19 @@ import asyncio
 import gc
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
-import openai
 import trio
 
 import manystream as ms
 from manystream.simulator import open_simulator
+
+from .answers import Answer
+from .peers.common import raise_priority
+from .runs import Run, by_turns, run_program
 
 MODES = ("manystream HTTP", "manystream WebSocket", "openai HTTP", "openai WebSocket")
 LOOPS = ((40, 6_000), (60, 20_000))
@@ -64,6 +65,8 @@ async def ours(url: str, turns: int, result: str, websocket: bool) -> None:
 
 async def theirs(url: str, turns: int, result: str, websocket: bool) -> None:
     """Run the loop with OpenAI's library."""
+    import openai  # only the clients' environment has it
+
     client = openai.AsyncOpenAI(api_key="k", base_url=url, max_retries=0)
     tool = {"type": "function", "name": "read_file", "description": "", "parameters": PARAMETERS, "strict": False}
     common: Any = {"model": "gpt-5", "instructions": SYSTEM, "store": False, "tools": [tool]}
@@ -108,32 +111,44 @@ async def theirs(url: str, turns: int, result: str, websocket: bool) -> None:
         gc.collect()
 
 
-def main(arguments: list[str]) -> None:
-    """Run all clients, or in a process of its own one of them."""
-    if arguments and arguments[0] in MODES:
-        mode, url, turns, size = arguments
-        run, websocket = (ours if mode.startswith("many") else theirs), mode.endswith("Socket")
-        if run is ours:
-            trio.run(ours, url, int(turns), "x" * int(size), websocket)
-        else:
-            asyncio.run(theirs(url, int(turns), "x" * int(size), websocket))
-        return
-    for turns, size in [(int(arguments[0]), int(arguments[1]))] if arguments else LOOPS:
-        found: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
+def answer(run: Run) -> Answer:
+    """Run all clients by turns."""
+    result = Answer("A turn of a long tool loop, over HTTP and over a WebSocket")
+    for turns, size in LOOPS[:1] if run.quick else LOOPS:
+        sent: dict[str, float] = {}
         with open_simulator() as simulator:
-            for mode in MODES * ROUNDS:
-                command = [sys.executable, "-m", "benchmarks.tool_loop", mode, simulator.base_urls["openai-responses"]]
-                lines = subprocess.run([*command, str(turns), str(size)], capture_output=True, check=True).stdout
-                found[mode].append(json.loads(lines))
-        print(f"{turns} turns with results of {size} bytes; the least CPU of {ROUNDS} runs")
-        http = min(each["cpu"] for each in found[MODES[0]])
-        sdk = min(each["cpu"] for each in found[MODES[3]])
-        for mode, runs in found.items():
-            used, sent = min(each["cpu"] for each in runs), runs[0]["sent"]
-            ratios = f"{used / http:.2f} × our HTTP, {used / sdk:.2f} × openai's WebSocket"
-            share = sent / found[MODES[0]][0]["sent"]
-            print(f"  {mode:21} {used:7.2f} ms of CPU a turn ({ratios}), {sent / 1e6:6.2f} MB sent ({share:.3f})")
+            raise_priority(simulator.pid)
+            url = simulator.base_urls["openai-responses"]
+
+            def milliseconds(
+                mode: str, url: str = url, turns: int = turns, size: int = size, sent: dict[str, float] = sent
+            ) -> float:
+                arguments = (mode, url, str(turns), str(size))
+                found = json.loads(run_program(run, "benchmarks.tool_loop", *arguments, seconds=120))
+                sent[mode] = found["sent"]
+                return float(found["cpu"])
+
+            cpu = by_turns(run, {mode: partial(milliseconds, mode) for mode in MODES}, ROUNDS)
+        where = f"{turns} turns with results of {size:,} bytes"
+        for mode in MODES:
+            peer = mode.replace("manystream", "openai")
+            result.add(f"{where}, {mode}", cpu[mode], "ms CPU", beside=(peer, cpu[peer]) if peer != mode else None)
+        for mode in MODES[1::2]:
+            http = mode.replace("WebSocket", "HTTP")
+            what = f"{where}, {mode}, sent"
+            result.add(what, sent[mode] / 1e6, "MB", beside=(http, sent[http] / 1e6), shown="many" in mode)
+    return result
+
+
+def main(mode: str, url: str, turns: str, size: str) -> None:
+    """Run one client."""
+    raise_priority()
+    websocket, result = mode.endswith("Socket"), "x" * int(size)
+    if mode.startswith("many"):
+        trio.run(ours, url, int(turns), result, websocket)
+    else:
+        asyncio.run(theirs(url, int(turns), result, websocket))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -172,9 +172,9 @@ def waited() -> float:
         return int(statistics.read().split()[1]) / 1e9
 
 
-def memory(field: str) -> int:
-    """Return bytes from /proc/self/status: `VmRSS` now, `VmHWM` at most."""
-    with open("/proc/self/status") as status:
+def memory(field: str, process: int | None = None) -> int:
+    """Return bytes of a process (None: of this one) from its status: `VmRSS` now, `VmHWM` at most."""
+    with open(f"/proc/{process or 'self'}/status") as status:
         for line in status:
             if line.startswith(field):
                 return int(line.split()[1]) * 1024
