@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from . import (
     agents,
+    batch_deadlines,
     bench_stamp,
     cold_tls,
     decode,
@@ -26,6 +27,7 @@ from . import (
     memory,
     prefixes,
     programs,
+    ray_batch,
     report,
     scaling,
     sdk_transports,
@@ -60,6 +62,8 @@ QUESTIONS: dict[str, Callable[[Run], Answer]] = {
     "programs": programs.answer,
     "tool_loop": tool_loop.answer,
     "prefixes": prefixes.answer,
+    "batch_deadlines": batch_deadlines.answer,
+    "ray_batch": ray_batch.answer,
     "vllm_queue": vllm_queue.answer,
     "bridges": event_costs.bridges,
     "agents": agents.answer,
@@ -78,6 +82,7 @@ NOT_QUICK = (
     "instructions",
     "load_clients",
     "programs",
+    "ray_batch",
     "sdk_transports",
     "sdk_streams",
     "vllm_queue",

@@ -1,7 +1,5 @@
 """Deadlines of batches in simulated time: the planner of `manystream batch --by` against an oracle.
 
-    python -m benchmarks.batch_deadlines [DEADLINES] [--seed N]
-
 Each deadline is one run: so many lines, a time, a rate of live calls, and queues of one of ten models. The planner
 gets one prior, made from eight of the models; two it has never seen. The oracle knows beforehand when each line would
 be answered by each way, and sends each by the cheapest that is in time.
@@ -9,20 +7,21 @@ be answered by each way, and sends each by the cheapest that is in time.
 kept: deadlines that live calls alone can keep. missed: those of them that the planner misses.
 luck: deadlines that live calls cannot keep, but the oracle does, since it knows that batches will come early; and how
     many of them the planner keeps.
-planner, oracle: what each pays, as a part of the list price, over all deadlines that both keep.
+price: what the planner pays, as a multiple of what the oracle pays, over all deadlines that both keep.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 
 from manystream.batch.planner import Planner, UnderWay, Way
 
+from . import answers, runs
+
+DEADLINES = 100_000
 MINUTE, HOUR = 60.0, 3600.0
 DAY = 24 * HOUR
 LONGEST_BATCH = 50_000
@@ -352,28 +351,19 @@ def measure(deadlines: int, seed: int) -> dict[str, Total]:
     return totals
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Deadlines of batches in simulated time.")
-    parser.add_argument("deadlines", nargs="?", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    totals = measure(options.deadlines, options.seed)
-    print(f"{'queue':16}{'deadlines':>10}{'kept':>8}{'missed':>7}{'luck':>15}{'planner':>9}{'oracle':>8}{'ratio':>7}")
-    for name, total in totals.items():
-        show(name + (" *" if name in UNSEEN else ""), total)
-    everything = Total(*(sum(column) for column in zip(*map(astuple, totals.values()), strict=True)))
-    show("all", everything)
-    print("* never seen by the prior")
-    sys.exit(1 if everything.missed or everything.ratio > 1.1 else 0)
-
-
-def show(name: str, total: Total) -> None:
-    both, luck = max(1, total.kept - total.missed + total.lucky), f"{total.lucky} of {total.luck}"
-    print(
-        f"{name:16}{total.deadlines:10}{total.kept:8}{total.missed:7}{luck:>15}{total.paid / both:9.3f}"
-        f"{total.least / both:8.3f}{total.ratio:7.3f}"
+def answer(run: runs.Run) -> answers.Answer:
+    """Run the deadlines of all models."""
+    result = answers.Answer("Deadlines of batches, the planner beside an oracle, in simulated time")
+    totals = measure(1000 if run.quick else DEADLINES, 1)
+    every = Total(*(sum(column) for column in zip(*map(astuple, totals.values()), strict=True)))
+    result.add("deadlines that live calls alone can keep", every.kept, "deadlines", shown=True)
+    result.add("of those missed", every.missed, "deadlines", target="none", met=not every.missed)
+    result.add(
+        "price", every.ratio, "×", ratio=every.ratio, against="the oracle", target="≤ 1.1 ×", met=every.ratio <= 1.1
     )
-
-
-if __name__ == "__main__":
-    main()
+    result.add("others that the oracle keeps", every.luck, "deadlines")
+    result.add("others that the planner keeps", every.lucky, "deadlines")
+    for name, total in totals.items():
+        label = f"{name}, never seen by the prior" if name in UNSEEN else name
+        result.add(f"price of {label}", total.ratio, "×")
+    return result

@@ -18,6 +18,9 @@ from pathlib import Path
 from .cache import cache_folder, digest
 
 ROOT = Path(__file__).parent.parent
+DEPENDENCIES = ("trio", "h11", "orjson", "httpx2")
+"""What this library needs in an environment of another program."""
+
 CONSTRAINTS = Path(__file__).parent / "constraints.txt"
 PACKAGES = (
     "aiohttp",

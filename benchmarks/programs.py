@@ -16,7 +16,7 @@ from manystream.simulator import Simulator, open_simulator
 from tests.interop.frameworks import BLOCKS, MEASURE, PACKAGES, environment
 
 from .answers import Answer
-from .environment import made_environment
+from .environment import DEPENDENCIES, made_environment
 from .peers.common import raise_priority
 from .runs import Run, RunError, by_turns, run_command
 
@@ -29,7 +29,6 @@ CALLS = {
     "langchain-openai": 500,
 }
 """Framework → calls. `openai` is TRL's reward function, against the SDK."""
-OURS = ("trio==0.35.0", "h11==0.16.0", "orjson==3.13.0", "httpx2==2.16.2", "httpx==0.28.1")
 ROUNDS = 3
 
 
@@ -41,7 +40,7 @@ def answer(run: Run) -> Answer:
         if name not in CALLS:
             continue
         try:
-            python = made_environment(name.replace("-", "_"), *requirements, *OURS)
+            python = made_environment(name.replace("-", "_"), *requirements, *DEPENDENCIES, "httpx==0.28.1")
             with open_simulator("delay=0.5,events=50") as simulator, tempfile.TemporaryDirectory() as folder:
                 raise_priority(simulator.pid)
                 found = _measure(run, simulator, library, python, folder)

@@ -5,13 +5,10 @@ start of a Ray on this machine; the time of a lease; the driver's own part of a 
 the difference between a long run and a short one, so that starting does not count.
 
 The driver pays for each exchange, whatever it carries: the fewer rows a second, the more a row costs.
-
-It needs Ray, and runs in the environment of `make ray`: `build/ray/bin/python -m benchmarks.ray_batch`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import pickle
@@ -36,6 +33,9 @@ from manystream.ray.rate_leases import RENEW_SECONDS, Holder, Keeper, LeasedBuck
 from manystream.ray.worker import WorkerReply
 from manystream.simulator import open_simulator
 
+from . import answers, runs
+from .environment import DEPENDENCIES, ROOT, clients_variables, made_environment
+
 CONCURRENCY = 300
 ACTORS = 2
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,6 +43,7 @@ ACTOR_NAME = b"WorkerActor"
 RAY_NAMES = (b"raylet", b"gcs_server", b"ray::", b"/ray/")
 HOLDERS = (6, 100, 1600)
 RENEWALS = 20_000
+PLAIN, WORKERS = "CPU of a row, one plain batch", "CPU of a row, two workers together"
 
 
 @dataclass(slots=True)
@@ -220,43 +221,51 @@ def write_prompts(folder: Path, rows: int) -> Path:
     return path
 
 
-def main() -> None:
-    """Measure and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of the long run; the short one has a tenth")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    long, short = options.rows, options.rows // 10
-    print("| what | figure |\n|---|---|")
+def figures(long: int, rounds: int) -> Iterator[tuple[str, float, str]]:
+    """Measure, and yield what, figure and unit. long: the rows of the long run; the short one has a tenth."""
+    short = long // 10
     for holders in HOLDERS:
-        print(f"| a lease with {holders:,} holders | {min(lease_us(holders) for _ in range(5)):.1f} µs of CPU |")
-    print(f"| a row and its answer between processes: pickled and read | {min(travel_us() for _ in range(5)):.1f} µs |")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        yield f"a lease with {holders:,} holders", min(lease_us(holders) for _ in range(5)), "µs"
+    yield "a row and its answer between processes", min(travel_us() for _ in range(5)), "µs"
     plain: list[float] = []
     actors: list[float] = []
     driver: list[float] = []
     with tempfile.TemporaryDirectory() as name, open_simulator("events=2", journal=0) as simulator:
         folder, url = Path(name), simulator.base_urls["openai-chat"]
-        alone = min(driver_us(folder, long) for _ in range(options.rounds))
-        print(f"| the driver's own part of a row, without Ray | {alone:.0f} µs |")
+        yield "the driver's own part of a row", min(driver_us(folder, long) for _ in range(rounds)), "µs"
         with cluster() as address:
             words = ("--ray", address, "--actors", str(ACTORS))
-            for _ in range(options.rounds):
+            for _ in range(rounds):
                 few, many = run(folder, url, short), run(folder, url, long)
                 plain.append((many.command - few.command) / (long - short) * 1e6)
                 few, many = run(folder, url, short, *words), run(folder, url, long, *words)
                 actors.append((many.actors - few.actors) / (long - short) * 1e6)
                 driver.append((many.command - few.command) / (long - short) * 1e6)
-        local = run(folder, url, short, "--ray", "local", "--actors", str(ACTORS))
-    base = statistics.median(plain)
-    print(f"| CPU per row, one plain batch | {base:.0f} µs |")
-    together = statistics.median(actors)
-    print(f"| CPU per row, two workers | {together:.0f} µs, {together / base:.2f} × |")
-    print(f"| CPU per row, the driver | {statistics.median(driver):.0f} µs |")
-    print(f"| a Ray on this machine: memory without the workers | {local.ray_bytes / 1e6:.0f} MB |")
-    print(f"| a worker: memory | {local.actor_bytes / 1e6:.0f} MB |")
-    print(f"| `--ray local`, {short:,} rows: time of the command | {local.seconds:.1f} s |")
+        local = run(folder, url, 1000, "--ray", "local", "--actors", str(ACTORS))
+    yield PLAIN, statistics.median(plain), "µs"
+    yield WORKERS, statistics.median(actors), "µs"
+    yield "CPU of a row, the driver", statistics.median(driver), "µs"
+    yield "memory of a Ray without the workers", local.ray_bytes / 1e6, "MB"
+    yield "memory of a worker", local.actor_bytes / 1e6, "MB"
+    yield "a command with 1,000 rows, the start of a Ray included", local.seconds, "s"
+
+
+def answer(run: runs.Run) -> answers.Answer:
+    """Measure in the environment of Ray."""
+    result = answers.Answer("A batch over a Ray cluster of one machine, beside a plain one")
+    lines = (ROOT / "tests" / "ray" / "requirements.txt").read_text().splitlines()
+    python = made_environment("ray", *(line for line in lines if "==" in line), *DEPENDENCIES)
+    environment = {**clients_variables(), "RAY_USAGE_STATS_ENABLED": "0"}
+    command = [python, "-m", "benchmarks.ray_batch", *(("2000", "1") if run.quick else ("20000", "3"))]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
+    if done.returncode:
+        raise runs.RunError(done.stderr.strip().splitlines()[-1])
+    found: list[tuple[str, float, str]] = json.loads(done.stdout.splitlines()[-1])
+    plain = next(value for what, value, _ in found if what == PLAIN)
+    for what, value, unit in found:
+        result.add(what, value, unit, beside=("a plain batch", plain) if what == WORKERS else None)
+    return result
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps([*figures(int(sys.argv[1]), int(sys.argv[2]))]))
