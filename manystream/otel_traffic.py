@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from . import Amounts
-from .statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TargetStatistics
+from .statistics import BucketStatistics, BudgetStatistics, LimiterStatistics, RouteStatistics, TargetStatistics
 
 MOST_RECORDS = 1_000
 """The limiters, routes and budgets whose figures are kept, of each kind. Above this number, the one that was seen first
@@ -46,14 +46,6 @@ class Metric(Generic[Part]):
 
 
 @dataclass(slots=True, frozen=True)
-class LimitFigures:
-    """One limit of a limiter. rate: units per second. level: units that may be sent now."""
-
-    rate: float
-    level: float
-
-
-@dataclass(slots=True, frozen=True)
 class AmountFigures:
     """One amount of a budget, in its unit. limit: None for no limit."""
 
@@ -73,7 +65,7 @@ LIMITER_METRICS: tuple[Metric[LimiterStatistics], ...] = (
 )
 """The metrics of a limiter, with the attribute `manystream.limiter`."""
 
-LIMIT_METRICS: tuple[Metric[LimitFigures], ...] = (
+LIMIT_METRICS: tuple[Metric[BucketStatistics], ...] = (
     Metric("manystream.traffic.limit.rate", "", "What may be sent per second.", lambda limit: limit.rate),
     Metric("manystream.traffic.limit.level", "", "What may be sent now.", lambda limit: limit.level),
 )
@@ -128,11 +120,17 @@ class TrafficMetrics:
         self._limiters: _Records[tuple[str, LimiterStatistics]] = _Records()
         self._routes: _Records[tuple[str, RouteStatistics]] = _Records()
         self._budgets: _Records[BudgetStatistics] = _Records()
-        _observe(meter, LIMITER_METRICS, self._limiter_parts)
+        _observe(
+            meter,
+            LIMITER_METRICS,
+            lambda: [({"manystream.limiter": name}, limiter) for name, limiter in self._limiters.all()],
+        )
         _observe(meter, LIMIT_METRICS, self._limit_parts)
-        _observe(meter, ROUTE_METRICS, self._route_parts)
+        _observe(
+            meter, ROUTE_METRICS, lambda: [({"manystream.route": name}, route) for name, route in self._routes.all()]
+        )
         _observe(meter, TARGET_METRICS, self._target_parts)
-        _observe(meter, BUDGET_METRICS, self._budget_parts)
+        _observe(meter, BUDGET_METRICS, lambda: [(_budget_labels(budget), budget) for budget in self._budgets.all()])
         _observe(meter, AMOUNT_METRICS, self._amount_parts)
 
     def put_limiter(self, limiter: str, statistics: LimiterStatistics) -> None:
@@ -150,10 +148,7 @@ class TrafficMetrics:
 
     # --- the parts that a metric is read from, with their attributes ---
 
-    def _limiter_parts(self) -> Iterable[tuple[Labels, LimiterStatistics]]:
-        return [({"manystream.limiter": name}, limiter) for name, limiter in self._limiters.all()]
-
-    def _limit_parts(self) -> Iterable[tuple[Labels, LimitFigures]]:
+    def _limit_parts(self) -> Iterable[tuple[Labels, BucketStatistics]]:
         for limiter, statistics in self._limiters.all():
             for source, limits in (("reported", statistics.reported), ("learned", statistics.learned)):
                 for name, limit in limits.items():
@@ -162,18 +157,12 @@ class TrafficMetrics:
                         "manystream.limit": name,
                         "manystream.limit.source": source,
                     }
-                    yield labels, LimitFigures(limit.rate, limit.level)
-
-    def _route_parts(self) -> Iterable[tuple[Labels, RouteStatistics]]:
-        return [({"manystream.route": name}, route) for name, route in self._routes.all()]
+                    yield labels, limit
 
     def _target_parts(self) -> Iterable[tuple[Labels, TargetStatistics]]:
         for name, route in self._routes.all():
             for target in route.targets:
                 yield {"manystream.route": name, "manystream.target": target.target}, target
-
-    def _budget_parts(self) -> Iterable[tuple[Labels, BudgetStatistics]]:
-        return [(_budget_labels(budget), budget) for budget in self._budgets.all()]
 
     def _amount_parts(self) -> Iterable[tuple[Labels, AmountFigures]]:
         for statistics in self._budgets.all():

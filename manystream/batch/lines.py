@@ -263,7 +263,7 @@ def _read_ours(members: Members, choose_model: ChooseModel) -> Request:
         response_schema=members.object("response_schema"),
         parallel_tool_calls=members.flag("parallel_tool_calls"),
         metadata=members.strings("metadata"),
-        timeouts=_timeouts(members.object("timeouts")),
+        timeouts=_made(Timeouts, "timeouts", members.object("timeouts"), TIMEOUT_MEMBERS),
         retry=_retry(members.object("retry")),
         extra_body=members.object("extra_body"),
         extra_headers=members.strings("extra_headers"),
@@ -316,8 +316,12 @@ def _whole(members: Members, name: str) -> int | None:
     return Members({name: int(value) if type(value) is float and value.is_integer() else value}).whole(name)
 
 
-def _made(make: Callable[..., _Made], name: str, value: JSONObject, readers: Mapping[str, _Read]) -> _Made:
-    """Make an option of its object. readers: member → what reads it, for all members that the object can have."""
+def _made(
+    make: Callable[..., _Made], name: str, value: JSONObject | None, readers: Mapping[str, _Read]
+) -> _Made | None:
+    """Make an option of its object; None of none. readers: all members that it can have → what reads each."""
+    if value is None:
+        return None
     members = Members(value, name)
     made = make(**{member: read(members, member) for member, read in readers.items()})
     members.end(tuple(readers))
@@ -349,15 +353,11 @@ def _durable(value: JSON) -> bool | Durable:
     return _made(Durable, "durable", value, {"window": Members.text})
 
 
-def _timeouts(value: JSONObject | None) -> Timeouts | None:
-    return None if value is None else _made(Timeouts, "timeouts", value, TIMEOUT_MEMBERS)
-
-
 def _retry(value: JSONObject | None) -> Retry | None:
     def made(max_attempts: int | None) -> Retry | None:
         return None if max_attempts is None else Retry(max_attempts=max_attempts)
 
-    return None if value is None else _made(made, "retry", value, {"max_attempts": Members.whole})
+    return _made(made, "retry", value, {"max_attempts": Members.whole})
 
 
 _Made = TypeVar("_Made")

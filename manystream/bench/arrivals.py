@@ -186,7 +186,9 @@ class Trace:
                         names = [] if line.lstrip().startswith("{") else _heading(line)
                         if names:
                             continue
-                    yield number, _call(_row(names, line) if names else loads_object(line))
+                    members = _row(names, line) if names else loads_object(line)
+                    is_recorded = "started" in members and "request" in members
+                    yield number, _recorded(members) if is_recorded else _traced(members)
         except OSError as error:
             raise TraceError(f"{self.path}: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -243,11 +245,6 @@ def _check_names(names: Iterable[str], kind: str) -> None:
     for known in (INPUTS, OUTPUTS):
         if unknown and not any(name in known for name in names):
             raise ValueError(f"unknown {kind} {', '.join(unknown)}, and none of {', '.join(known)}")
-
-
-def _call(members: Mapping[str, JSON]) -> Arrival:
-    """Return the call of a line. Raises `ValueError`."""
-    return _recorded(members) if "started" in members and "request" in members else _traced(members)
 
 
 def _traced(members: Mapping[str, JSON]) -> Arrival:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import socket
-import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, TypeAlias
@@ -445,19 +444,11 @@ class NetworkStream:
         if sock is None or sock.fileno() == -1:
             return None
         if info == "ssl_object":
-            return _ssl_object(sock)
+            return sock.ssl_object if isinstance(sock, TLSSocket) else None
         plain = sock.plain if isinstance(sock, TLSSocket) else sock
         if info == "socket":
             return plain
         try:
-            return {"client_addr": plain.getsockname, "server_addr": plain.getpeername}.get(info, _nothing)()
+            return {"client_addr": plain.getsockname, "server_addr": plain.getpeername}.get(info, lambda: None)()
         except OSError:
             return None
-
-
-def _ssl_object(sock: socket.socket | TLSSocket) -> ssl.SSLObject | None:
-    return sock.ssl_object if isinstance(sock, TLSSocket) else None
-
-
-def _nothing() -> None:
-    return None

@@ -51,14 +51,30 @@ OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "r
 MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 
 
-class GeminiWire:
+class GoogleWire:
+    """What Google's two dialects have in common."""
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        headers = request.headers
+        if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
+            raise APIError(401, "Request is missing required authentication credential.")
+
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        return []
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        streamed = prompt is not None and prompt.stream and not prompt.array
+        return [
+            ("content-type", "text/event-stream" if streamed else "application/json; charset=UTF-8"),
+            ("x-gemini-service-tier", "standard"),
+        ]
+
+
+class GeminiWire(GoogleWire):
     """The dialect."""
 
     name = "gemini"
     ping = b": keep-alive\r\n\r\n"
-
-    def check_headers(self, request: HTTPRequest) -> None:
-        check_key(request)
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = mapping({"body": _in_camel_case(body_object(request))}, "body")
@@ -127,28 +143,11 @@ class GeminiWire:
     def error_body(self, failure: APIError) -> bytes:
         return dumps({"error": google_error(failure)})
 
-    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
-        return []
-
     def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
         error = dumps({"error": google_error(failure)})
         if prompt.array:
             return [(b"[" if position == 0 else b",\r\n") + error, b"]"]
         return [b"data: %b\r\n\r\n" % error]
-
-    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-        streamed = prompt is not None and prompt.stream and not prompt.array
-        return [
-            ("content-type", "text/event-stream" if streamed else "application/json; charset=UTF-8"),
-            ("x-gemini-service-tier", "standard"),
-        ]
-
-
-def check_key(request: HTTPRequest) -> None:
-    """Raise `APIError` for a request without a key."""
-    headers = request.headers
-    if not (headers.get("x-goog-api-key") or request.query.get("key") or headers.get("authorization")):
-        raise APIError(401, "Request is missing required authentication credential.")
 
 
 def _events(scenario: Scenario) -> list[bytes]:

@@ -12,7 +12,7 @@ import base64
 import re
 
 from ..http_server import HTTPRequest
-from .gemini import STATUS, check_key, google_error
+from .gemini import STATUS, GoogleWire, google_error
 from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, objects, string, text_length
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import GEMINI_TOOL_NAME, INTERACTIONS, INTERACTIONS_CONFIG, wrong_members, wrong_name
@@ -32,14 +32,11 @@ EVENTS_PER_ID = 3
 _EVENT_ID = re.compile(rb"([0-9]{1,9})_[0-9a-f]{8}")
 
 
-class GeminiInteractionsWire:
+class GeminiInteractionsWire(GoogleWire):
     """The dialect."""
 
     name = "gemini-interactions"
     ping = b": keep-alive\n\n"
-
-    def check_headers(self, request: HTTPRequest) -> None:
-        check_key(request)
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = body_object(request)
@@ -77,18 +74,8 @@ class GeminiInteractionsWire:
         own = failure.status in CODES and failure.details is None and failure.retry_after is None
         return dumps({"error": _own_error(failure) if own else google_error(failure)})
 
-    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
-        return []
-
     def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
         return [_event("error", error=_own_error(failure))]
-
-    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-        streamed = prompt is not None and prompt.stream
-        return [
-            ("content-type", "text/event-stream" if streamed else "application/json; charset=UTF-8"),
-            ("x-gemini-service-tier", "standard"),
-        ]
 
     def id(self, scenario: Scenario) -> str:
         return scenario.id("v1_", 40)

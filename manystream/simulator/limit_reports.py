@@ -14,18 +14,6 @@ Headers = list[tuple[str, str]]
 DAY = 86_400.0
 
 
-@dataclass(slots=True, frozen=True)
-class Report:
-    """What a server's headers report about one limit.
-
-    limit: per window. remaining: what is left of it. full_after: seconds until all of it is left.
-    """
-
-    limit: float
-    remaining: float
-    full_after: float
-
-
 def _go_duration(seconds: float, wall: float) -> str:
     """`120ms`, `7.66s`, `6m0s`, `23h18m29.144s`: a duration as the language Go prints it."""
     if seconds < 1:
@@ -38,21 +26,8 @@ def _go_duration(seconds: float, wall: float) -> str:
     return f"{minutes}m{text}" if minutes else text
 
 
-def _moment(seconds: float, wall: float) -> str:
-    """A time of day in the form of RFC 3339."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(math.ceil(wall + seconds)))
-
-
-def _plain_seconds(seconds: float, wall: float) -> str:
-    return seconds_text(seconds)
-
-
 def _whole_seconds(seconds: float, wall: float) -> str:
     return str(math.ceil(seconds))
-
-
-def _epoch_milliseconds(seconds: float, wall: float) -> str:
-    return str(round((wall + seconds) * 1000))
 
 
 @dataclass(slots=True, frozen=True)
@@ -110,11 +85,10 @@ def _anthropic_row(name: str, *dimensions: str) -> HeaderRow:
     return HeaderRow(dimensions, f"{prefix}-limit", f"{prefix}-remaining", f"{prefix}-reset")
 
 
-def _milliseconds(seconds: float, wall: float) -> str:
-    return str(math.ceil(seconds * 1000))
-
-
-_MILLISECONDS_TOO = (("retry-after-ms", _milliseconds), ("retry-after", _whole_seconds))
+_MILLISECONDS_TOO: tuple[tuple[str, Callable[[float, float], str]], ...] = (
+    ("retry-after-ms", lambda seconds, wall: str(math.ceil(seconds * 1000))),
+    ("retry-after", _whole_seconds),
+)
 _OPENAI_ROWS = (_row("requests", "requests"), _row("tokens", "tokens"))
 FORMS: dict[str, ReportForm] = {
     "none": ReportForm(retry=()),
@@ -126,7 +100,7 @@ FORMS: dict[str, ReportForm] = {
             _anthropic_row("input-tokens", "input_tokens"),
             _anthropic_row("output-tokens", "output_tokens"),
         ),
-        reset=_moment,
+        reset=lambda seconds, wall: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(math.ceil(wall + seconds))),
         token_step=1000,
     ),
     "azure": ReportForm(
@@ -140,7 +114,7 @@ FORMS: dict[str, ReportForm] = {
             _row("requests", "requests-day", window=DAY),
             _row("tokens", "tokens-minute", window=60.0),
         ),
-        reset=_plain_seconds,
+        reset=lambda seconds, wall: seconds_text(seconds),
     ),
     "mistral": ReportForm(
         rows=(
@@ -152,7 +126,7 @@ FORMS: dict[str, ReportForm] = {
     ),
     "openrouter": ReportForm(
         rows=(HeaderRow(("requests",), "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"),),
-        reset=_epoch_milliseconds,
+        reset=lambda seconds, wall: str(round((wall + seconds) * 1000)),
         on="refused",
         retry=(),
     ),
@@ -194,11 +168,13 @@ def limit_headers(
             continue
         bucket = min(fitting, key=lambda candidate: candidate.level / candidate.capacity)
         step = form.token_step if bucket.dimension != "requests" else 1
-        report = _report(bucket, step, now, per_second=form.per_second)
-        headers.append((row.limit, str(round(report.limit))))
-        headers.append((row.remaining, str(int(report.remaining))))
+        limit = bucket.limit / bucket.window if form.per_second else bucket.limit
+        remaining = max(0.0, bucket.level) / bucket.capacity * limit
+        if step > 1 and limit >= step:
+            remaining = round(remaining / step) * step
+        headers += [(row.limit, str(round(limit))), (row.remaining, str(int(remaining)))]
         if row.reset:
-            headers.append((row.reset, form.reset(report.full_after, wall)))
+            headers.append((row.reset, form.reset(bucket.full_after(now), wall)))
     if form.over_limit:
         over = any(bucket.level < 0 for bucket in known)
         headers.append((form.over_limit, "yes" if over else "no"))
@@ -210,12 +186,3 @@ def limit_headers(
 def retry_headers(form: ReportForm, wait: float, wall: float) -> Headers:
     """The headers that say when to retry."""
     return [(name, write(wait, wall)) for name, write in form.retry]
-
-
-def _report(bucket: Bucket, step: int, now: float, *, per_second: bool) -> Report:
-    left = max(0.0, bucket.level) / bucket.capacity
-    limit = bucket.limit / bucket.window if per_second else bucket.limit
-    remaining = left * limit
-    if step > 1 and limit >= step:
-        remaining = round(remaining / step) * step
-    return Report(limit, remaining, bucket.full_after(now))

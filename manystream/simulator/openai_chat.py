@@ -36,14 +36,43 @@ def obfuscation(text: str) -> str:
     return OBFUSCATION[: 16 - len(text) % 16]
 
 
-class OpenAIChatWire:
+class OpenAIWire:
+    """What OpenAI's two dialects have in common."""
+
+    def check_headers(self, request: HTTPRequest) -> None:
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not key.strip():
+            raise APIError(
+                401,
+                "You didn't provide an API key. You need to provide your API key in an Authorization header using"
+                " Bearer auth (i.e. Authorization: Bearer YOUR_KEY).",
+            )
+
+    def error_body(self, failure: APIError) -> bytes:
+        return dumps({"error": error_object(failure)})
+
+    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
+        if failure.retry_after is None:
+            return []
+        return [
+            ("retry-after", seconds_text(failure.retry_after)),
+            ("retry-after-ms", str(round(failure.retry_after * 1000))),
+        ]
+
+    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
+        streamed = prompt is not None and prompt.stream
+        return [
+            ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
+            ("x-request-id", f"req_{identity}"),
+            ("openai-version", "2020-10-01"),
+        ]
+
+
+class OpenAIChatWire(OpenAIWire):
     """The dialect."""
 
     name = "openai-chat"
     ping = b": keep-alive\n\n"
-
-    def check_headers(self, request: HTTPRequest) -> None:
-        check_bearer(request)
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = body_object(request)
@@ -163,17 +192,8 @@ class OpenAIChatWire:
             }
         )
 
-    def error_body(self, failure: APIError) -> bytes:
-        return dumps({"error": error_object(failure)})
-
-    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
-        return retry_headers(failure)
-
     def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
         return [sse(dumps({"error": error_object(failure)}))]
-
-    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-        return openai_headers(prompt, identity)
 
 
 MISSING = "missing_required_parameter"
@@ -182,17 +202,6 @@ REQUEST_CODES = (MISSING, WRONG_TYPE, WRONG_VALUE, UNKNOWN_URL)
 """Codes of errors whose type is the usual one."""
 
 CHOICES = ("none", "auto", "required")
-
-
-def check_bearer(request: HTTPRequest) -> None:
-    """Check for a key: `authorization: Bearer …`. Raises `APIError`."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not key.strip():
-        raise APIError(
-            401,
-            "You didn't provide an API key. You need to provide your API key in an Authorization header using Bearer"
-            " auth (i.e. Authorization: Bearer YOUR_KEY).",
-        )
 
 
 def check_types(body: JSONObject, table: Mapping[str, str]) -> None:
@@ -237,26 +246,6 @@ def error_object(failure: APIError) -> JSONObject:
         "param": failure.param,
         "code": (code if failure.code is None else failure.code) or None,
     }
-
-
-def retry_headers(failure: APIError) -> list[tuple[str, str]]:
-    """`retry-after` in seconds, and `retry-after-ms`."""
-    if failure.retry_after is None:
-        return []
-    return [
-        ("retry-after", seconds_text(failure.retry_after)),
-        ("retry-after-ms", str(round(failure.retry_after * 1000))),
-    ]
-
-
-def openai_headers(prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-    """The content type and the request id."""
-    streamed = prompt is not None and prompt.stream
-    return [
-        ("content-type", "text/event-stream; charset=utf-8" if streamed else "application/json"),
-        ("x-request-id", f"req_{identity}"),
-        ("openai-version", "2020-10-01"),
-    ]
 
 
 def content_text(content: JSON) -> str:

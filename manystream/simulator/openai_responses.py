@@ -15,15 +15,13 @@ from .json_text import JSON, JSONObject, dumps, integer, mapping, objects, strin
 from .openai_chat import (
     MISSING,
     WRONG_TYPE,
-    check_bearer,
+    OpenAIWire,
     check_tools,
     check_types,
     content_text,
     error_object,
     is_function,
     obfuscation,
-    openai_headers,
-    retry_headers,
 )
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import RESPONSES
@@ -37,14 +35,11 @@ SUMMARY_EVENT, TEXT_EVENT = "response.reasoning_summary_text.delta", "response.o
 ARGUMENTS_EVENT = "response.function_call_arguments.delta"
 
 
-class OpenAIResponsesWire:
+class OpenAIResponsesWire(OpenAIWire):
     """The dialect."""
 
     name = "openai-responses"
     ping = b'event: keepalive\ndata: {"type":"keepalive","sequence_number":0}\n\n'
-
-    def check_headers(self, request: HTTPRequest) -> None:
-        check_bearer(request)
 
     def read(self, request: HTTPRequest) -> Prompt:
         body = body_object(request)
@@ -69,12 +64,6 @@ class OpenAIResponsesWire:
     def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
         return dumps(final_response(prompt, scenario))
 
-    def error_body(self, failure: APIError) -> bytes:
-        return dumps({"error": error_object(failure)})
-
-    def error_headers(self, failure: APIError) -> list[tuple[str, str]]:
-        return retry_headers(failure)
-
     def error_frames(self, prompt: Prompt, scenario: Scenario, failure: APIError, position: int) -> list[bytes]:
         error = error_object(failure)
         code = error["code"] or "server_error"
@@ -87,9 +76,6 @@ class OpenAIResponsesWire:
                 "response.failed",
             ),
         ]
-
-    def headers(self, prompt: Prompt | None, identity: str) -> list[tuple[str, str]]:
-        return openai_headers(prompt, identity)
 
     def id(self, scenario: Scenario) -> str:
         return scenario.id("resp_", 48)

@@ -137,14 +137,6 @@ def _gemini(excess: Excess, rules: ServerRules) -> APIError:
     return APIError(429, message, details=details)
 
 
-def _vertex(excess: Excess, rules: ServerRules) -> APIError:
-    return APIError(429, "Resource exhausted. Please try again later.")
-
-
-def _mistral(excess: Excess, rules: ServerRules) -> APIError:
-    return APIError(429, "Requests rate limit exceeded", type="rate_limited", code="1300")
-
-
 def _overloaded(excess: Excess, rules: ServerRules) -> APIError:
     status = rules.concurrent_status
     return APIError(status, "The server is overloaded: too many requests are waiting.", type="overloaded_error")
@@ -154,8 +146,8 @@ REFUSALS: dict[str, Callable[[Excess, ServerRules], APIError]] = {
     "openai": _openai,
     "anthropic": _anthropic,
     "gemini": _gemini,
-    "vertex": _vertex,
-    "mistral": _mistral,
+    "vertex": lambda excess, rules: APIError(429, "Resource exhausted. Please try again later."),
+    "mistral": lambda excess, rules: APIError(429, "Requests rate limit exceeded", type="rate_limited", code="1300"),
     "overloaded": _overloaded,
 }
 """Name of `ServerRules.error` → the error of a refused request."""

@@ -20,10 +20,6 @@ ANTHROPIC_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 GEMINI_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 
-def _is_number(value: JSON) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _is_integer(value: JSON) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -42,7 +38,7 @@ OBJECT_OR_OBJECTS, TEXT_OR_STEPS = "an object or an array of objects", "a string
 
 KINDS: dict[str, Callable[[JSON], bool]] = {
     BOOLEAN: lambda value: isinstance(value, bool),
-    NUMBER: _is_number,
+    NUMBER: lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     INTEGER: _is_integer,
     COUNT: lambda value: _is_integer(value) and value > 0,  # type: ignore[operator]  # it is an integer
     TEXT: lambda value: isinstance(value, str),

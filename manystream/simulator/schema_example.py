@@ -145,20 +145,12 @@ def _number(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JS
     return max(value, low) if isinstance(low, int | float) else value
 
 
-def _boolean(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
-    return values.flag()
-
-
-def _null(schema: JSONObject, root: JSONObject, values: Values, at: _At) -> JSON:
-    return None
-
-
 TYPES: dict[str, Callable[[JSONObject, JSONObject, Values, _At], JSON]] = {
     "object": _object,
     "array": _array,
     "string": _text,
     "integer": _integer,
     "number": _number,
-    "boolean": _boolean,
-    "null": _null,
+    "boolean": lambda schema, root, values, at: values.flag(),
+    "null": lambda schema, root, values, at: None,
 }

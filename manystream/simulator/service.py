@@ -255,7 +255,8 @@ class Service:
         if program.usage is None:
             return program
         try:
-            if self.inference is not None and self.inference.is_full_for(_tokens(program.usage)):
+            tokens = program.usage.input_tokens + program.usage.output_tokens
+            if self.inference is not None and self.inference.is_full_for(tokens):
                 raise APIError(self.inference.model.status, "The server is overloaded: too many requests are waiting.")
             usage = replace(program.usage, delay=program.delay, seconds=program.interval * len(program.frames))
             ticket = self.limiter.accept(wire.name, key_of(request), usage, self._clock(), self._wall())
@@ -517,11 +518,6 @@ def answer_program(
         error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
     program = streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep, frame=frame)
     return replace(program, usage=usage)
-
-
-def _tokens(usage: Usage) -> int:
-    """The tokens of a call in a KV cache."""
-    return usage.input_tokens + usage.output_tokens
 
 
 def key_of(request: HTTPRequest) -> str:
