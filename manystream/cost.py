@@ -518,6 +518,10 @@ CACHE_WRITE = ("cache_write", "cache_write_5m", "cache_write_1h")
 """Names of prices and counts without their suffix: first the whole, then its parts that may have a separate price."""
 
 
+FACTORED = ("input", "cached", "cache_write", "output")
+"""The amounts of a cost that are prices of tokens, to which a factor applies."""
+
+
 def _cost(calculation: PriceCalculation, counts: Mapping[str, int]) -> Cost:
     cached = _part(calculation.model_price, CACHE_READ, counts)
     cache_write = _part(calculation.model_price, CACHE_WRITE, counts)
@@ -538,20 +542,10 @@ def _sum(costs: Sequence[Cost], factor: Decimal) -> Cost:
     """Return the sum of the costs of an answer's parts. factor: that of the prices of tokens."""
     if len(costs) == 1 and factor == 1:
         return costs[0]
-    given = factor * sum((cost.input for cost in costs), Decimal(0))
-    cached = factor * sum((cost.cached for cost in costs), Decimal(0))
-    cache_write = factor * sum((cost.cache_write for cost in costs), Decimal(0))
-    output = factor * sum((cost.output for cost in costs), Decimal(0))
-    other = sum((cost.other for cost in costs), Decimal(0))
-    return replace(
-        costs[-1],
-        input=given,
-        cached=cached,
-        cache_write=cache_write,
-        output=output,
-        other=other,
-        total=given + cached + cache_write + output + other,
-    )
+    parts = {name: sum((getattr(cost, name) for cost in costs), Decimal(0)) for name in FACTORED}
+    parts = {name: factor * part for name, part in parts.items()}
+    parts["other"] = sum((cost.other for cost in costs), Decimal(0))
+    return replace(costs[-1], **parts, total=sum(parts.values(), Decimal(0)))  # type: ignore[arg-type]
 
 
 def _part(prices: ModelPrice, names: tuple[str, ...], counts: Mapping[str, int]) -> Decimal:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TypeVar
 
@@ -33,6 +33,39 @@ _SEPARATORS = re.compile(r"[,\s]+")
 
 class KnobError(ValueError):
     """A directive that cannot be read. The message names the knob and its valid values."""
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _within(kind: type[Number], low: float, high: float) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        value = kind(text)
+        if not low <= value <= high:
+            raise ValueError
+        return value
+
+    return read
+
+
+_number, _whole = partial(_within, float), partial(_within, int)
+
+
+def _switch(text: str) -> bool:
+    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    return {word: word for word in words}.__getitem__
+
+
+_PLACE = (_whole(-1_000_000, 1_000_000), "a whole number of events")
+Default = TypeVar("Default")
+
+
+def _knob(default: Default, read: Callable[[str], object], takes: str) -> Default:
+    """A knob of an answer. read: reads its value. takes: its valid values, in words."""
+    return field(default=default, metadata={"reader": (read, takes)})
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -81,38 +114,38 @@ class Knobs:
     key: what `times` counts by; by default the directive itself.
     """
 
-    kind: str | None = None
-    text: str = "sentences"
-    events: int | None = None
-    calls: int | None = None
-    steps: int = 1
-    finish: str = "stop"
-    cached: int = 0
-    redacted: bool = False
-    seed: int | None = None
-    stamp: bool = False
-    rate: float = 0.0
-    delay: float = 0.0
-    chunk: int = 0
-    ping: float = 0.0
-    fail: int | None = None
-    retry_after: float | None = None
-    code: str | None = None
-    drop: bool = False
-    cut: int | None = None
-    reset: int | None = None
-    truncate: int | None = None
-    stall: int | None = None
-    silent: int | None = None
-    cut_bytes: int | None = None
-    close: int | None = None
-    largest: int | None = None
-    lifetime: float = 3600.0
-    malformed: int | None = None
-    error: int | None = None
-    error_status: int = 500
-    times: int = 0
-    key: str = ""
+    kind: str | None = _knob(None, _one_of(*KINDS), "one of " + ", ".join(KINDS))
+    text: str = _knob("sentences", _one_of(*TEXTS), "one of " + ", ".join(TEXTS))
+    events: int | None = _knob(None, _whole(0, 1_000_000), "0 to 1000000")
+    calls: int | None = _knob(None, _whole(0, 1000), "0 to 1000")
+    steps: int = _knob(1, _whole(0, 1000), "0 to 1000")
+    finish: str = _knob("stop", _one_of(*FINISHES), "one of " + ", ".join(FINISHES))
+    cached: int = _knob(0, _whole(0, 10**9), "a number of tokens")
+    redacted: bool = _knob(False, _switch, "0 or 1")
+    seed: int | None = _knob(None, _whole(0, 2**63 - 1), "a whole number from 0")
+    stamp: bool = _knob(False, _switch, "0 or 1")
+    rate: float = _knob(0.0, _number(0, 1e6), "0 to 1000000 events a second")
+    delay: float = _knob(0.0, _number(0, 3600), "0 to 3600 seconds")
+    chunk: int = _knob(0, _whole(0, 1 << 20), "0 to 1048576 bytes")
+    ping: float = _knob(0.0, _number(0, 3600), "0 to 3600 seconds")
+    fail: int | None = _knob(None, _whole(400, 599), "an HTTP status from 400 to 599")
+    retry_after: float | None = _knob(None, _number(0, 86400), "0 to 86400 seconds")
+    code: str | None = _knob(None, str, "a word")
+    drop: bool = _knob(False, _switch, "0 or 1")
+    cut: int | None = _knob(None, *_PLACE)
+    reset: int | None = _knob(None, *_PLACE)
+    truncate: int | None = _knob(None, *_PLACE)
+    stall: int | None = _knob(None, *_PLACE)
+    silent: int | None = _knob(None, *_PLACE)
+    cut_bytes: int | None = _knob(None, _whole(0, 1 << 30), "0 to 1073741824 bytes")
+    close: int | None = _knob(None, _whole(1000, 4999), "a code from 1000 to 4999")
+    largest: int | None = _knob(None, _whole(0, 1 << 30), "0 to 1073741824 bytes")
+    lifetime: float = _knob(3600.0, _number(0, 86400), "0 to 86400 seconds")
+    malformed: int | None = _knob(None, *_PLACE)
+    error: int | None = _knob(None, *_PLACE)
+    error_status: int = _knob(500, _whole(400, 599), "an HTTP status from 400 to 599")
+    times: int = _knob(0, _whole(0, 1_000_000), "0 to 1000000")
+    key: str = _knob("", str, "a word")
 
     @property
     def faulty(self) -> bool:
@@ -128,69 +161,8 @@ FAULTS = (
     "fail", "cut", "cut_bytes", "reset", "truncate", "close", "stall", "silent", "malformed", "error", "largest",
 )  # fmt: skip
 
-
-Number = TypeVar("Number", int, float)
-
-
-def _within(kind: type[Number], low: float, high: float) -> Callable[[str], Number]:
-    def read(text: str) -> Number:
-        value = kind(text)
-        if not low <= value <= high:
-            raise ValueError
-        return value
-
-    return read
-
-
-_number, _whole = partial(_within, float), partial(_within, int)
-
-
-def _switch(text: str) -> bool:
-    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-
-
-def _one_of(*words: str) -> Callable[[str], str]:
-    return {word: word for word in words}.__getitem__
-
-
-_PLACE = (_whole(-1_000_000, 1_000_000), "a whole number of events")
-READERS: dict[str, tuple[Callable[[str], object], str]] = {
-    "kind": (_one_of(*KINDS), "one of " + ", ".join(KINDS)),
-    "text": (_one_of(*TEXTS), "one of " + ", ".join(TEXTS)),
-    "events": (_whole(0, 1_000_000), "0 to 1000000"),
-    "calls": (_whole(0, 1000), "0 to 1000"),
-    "steps": (_whole(0, 1000), "0 to 1000"),
-    "finish": (_one_of(*FINISHES), "one of " + ", ".join(FINISHES)),
-    "cached": (_whole(0, 10**9), "a number of tokens"),
-    "redacted": (_switch, "0 or 1"),
-    "seed": (_whole(0, 2**63 - 1), "a whole number from 0"),
-    "stamp": (_switch, "0 or 1"),
-    "rate": (_number(0, 1e6), "0 to 1000000 events a second"),
-    "delay": (_number(0, 3600), "0 to 3600 seconds"),
-    "chunk": (_whole(0, 1 << 20), "0 to 1048576 bytes"),
-    "ping": (_number(0, 3600), "0 to 3600 seconds"),
-    "fail": (_whole(400, 599), "an HTTP status from 400 to 599"),
-    "retry_after": (_number(0, 86400), "0 to 86400 seconds"),
-    "code": (str, "a word"),
-    "drop": (_switch, "0 or 1"),
-    "cut": _PLACE,
-    "reset": _PLACE,
-    "truncate": _PLACE,
-    "stall": _PLACE,
-    "silent": _PLACE,
-    "cut_bytes": (_whole(0, 1 << 30), "0 to 1073741824 bytes"),
-    "close": (_whole(1000, 4999), "a code from 1000 to 4999"),
-    "largest": (_whole(0, 1 << 30), "0 to 1073741824 bytes"),
-    "lifetime": (_number(0, 86400), "0 to 86400 seconds"),
-    "malformed": _PLACE,
-    "error": _PLACE,
-    "error_status": (_whole(400, 599), "an HTTP status from 400 to 599"),
-    "times": (_whole(0, 1_000_000), "0 to 1000000"),
-    "key": (str, "a word"),
-}
+READERS: dict[str, tuple[Callable[[str], object], str]] = {knob.name: knob.metadata["reader"] for knob in fields(Knobs)}
 """Knob → the function that reads its value, and the valid values. In a directive, `_` may be written as `-`."""
-
-assert set(READERS) == {field.name for field in fields(Knobs)}
 
 
 def read_directive(text: str) -> dict[str, object]:

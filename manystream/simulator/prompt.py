@@ -6,11 +6,12 @@ respond with an error.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from .json_text import JSON, JSONObject
 
 
+@dataclass(eq=False)
 class APIError(Exception):
     """An error response of the service.
 
@@ -23,26 +24,18 @@ class APIError(Exception):
     details: Google's `details` of the error.
     """
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        retry_after: float | None = None,
-        type: str | None = None,
-        details: list[JSON] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.param = param
-        self.code = code
-        self.retry_after = retry_after
-        self.type = type
-        self.headers: list[tuple[str, str]] = []
-        self.details: list[JSON] | None = details
+    status: int
+    message: str
+    _: KW_ONLY
+    param: str | None = None
+    code: str | None = None
+    retry_after: float | None = None
+    type: str | None = None
+    details: list[JSON] | None = None
+    headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(slots=True, frozen=True)

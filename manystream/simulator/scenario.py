@@ -137,15 +137,15 @@ def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
     called = _called_tools(prompt, knobs, kind)
     thinks = kind in ("thinking", "mixed") or knobs.redacted
     events = DEFAULT_EVENTS if knobs.events is None else knobs.events
-    thinking = wording.thinking(max(1, events // 4)) if thinks and events else ()
+    thinking = wording.text(max(1, events // 4), "thought") if thinks and events else ()
     if prompt.tool_results:
         text = _repeat_results(prompt)
     elif called and kind != "mixed":
         text = ()
     elif prompt.schema is not None:
-        text = fragments(dumps_text(example(prompt.schema, wording.values())), source)
+        text = fragments(dumps_text(example(prompt.schema, wording.values(0))), source)
     else:
-        text = _stamps(events - len(thinking)) if knobs.stamp else wording.text(events - len(thinking))
+        text = _stamps(events - len(thinking)) if knobs.stamp else wording.text(events - len(thinking), "answer")
     calls = _calls(called, identity, source, wording)
     tokens = Tokens(
         input=prompt.characters // 4 + 1 + 8 * len(prompt.tools),

@@ -6,8 +6,8 @@ The knob `text` chooses between them. This module knows no wire format and no ti
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from .example_values import QuestionValues, Values, WordValues
 from .sentences import write_text
@@ -22,58 +22,33 @@ WORDS: tuple[str, ...] = (
 the end of a line, an emoji of several code points, and characters that JSON escapes."""
 
 
-class Wording(Protocol):
-    """The source of the words of one answer. Each text is a tuple of pieces: one piece is one event of a stream."""
+@dataclass(slots=True, frozen=True)
+class Wording:
+    """The source of the words of one answer.
 
-    def thinking(self, count: int) -> tuple[str, ...]:
-        """Thinking of `count` pieces."""
-        ...
+    text: makes so many pieces of an `answer` or a `thought`; one piece is one event of a stream.
+    values: makes the values of a tool call's arguments, or of a structured answer, from the number of the call.
+    """
 
-    def text(self, count: int) -> tuple[str, ...]:
-        """Visible text of `count` pieces."""
-        ...
-
-    def values(self, position: int = 0) -> Values:
-        """Values of a tool call's arguments, or of a structured answer. position: the number of the call, from 0."""
-        ...
+    text: Callable[[int, str], tuple[str, ...]]
+    values: Callable[[int], Values]
 
 
-class Sentences:
+def sentences(question: str, source: random.Random) -> Wording:
     """Readable sentences about the question."""
-
-    def __init__(self, question: str, source: random.Random) -> None:
-        self._question = question
-        self._source = source
-
-    def thinking(self, count: int) -> tuple[str, ...]:
-        return write_text(self._question, count, self._source, "thought")
-
-    def text(self, count: int) -> tuple[str, ...]:
-        return write_text(self._question, count, self._source)
-
-    def values(self, position: int = 0) -> Values:
-        return QuestionValues(self._question, position)
+    return Wording(
+        lambda count, kind: write_text(question, count, source, kind),
+        lambda position: QuestionValues(question, position),
+    )
 
 
-class UnicodeWords:
+def unicode_words(question: str, source: random.Random) -> Wording:
     """Words of `WORDS` in a random order, whatever the question is."""
-
-    def __init__(self, question: str, source: random.Random) -> None:
-        self._source = source
-
-    def thinking(self, count: int) -> tuple[str, ...]:
-        return self.text(count)
-
-    def text(self, count: int) -> tuple[str, ...]:
-        return tuple(word + " " for word in self._source.choices(WORDS, k=max(0, count)))
-
-    def values(self, position: int = 0) -> Values:
-        return WordValues(self._endless())
-
-    def _endless(self) -> Iterator[str]:
-        while True:
-            yield self._source.choice(WORDS)
+    return Wording(
+        lambda count, kind: tuple(word + " " for word in source.choices(WORDS, k=max(0, count))),
+        lambda position: WordValues(iter(lambda: source.choice(WORDS), "")),
+    )
 
 
-WORDINGS: dict[str, Callable[[str, random.Random], Wording]] = {"sentences": Sentences, "unicode": UnicodeWords}
+WORDINGS: dict[str, Callable[[str, random.Random], Wording]] = {"sentences": sentences, "unicode": unicode_words}
 """Value of the knob `text` → the wording of an answer to a question."""
