@@ -47,9 +47,12 @@ LOST_PER_WORKER = 3
 """The batch ends when so many workers per place were lost in a row without an answer between them: a row may kill
 them."""
 
-MOST_PATIENCE = 16
+MOST_STARTS = 16
 """A worker that takes the place of one that was never ready has twice its time, up to so many times `READY_SECONDS`. So
 workers on a busy machine are not ended again and again while they start."""
+
+ADDED = ("running", "waiting", "retries", "input_tokens", "output_tokens", "unpriced")
+"""The counters of workers that are added."""
 
 AHEAD_BYTES = 16 * 1024 * 1024
 """The driver reads the input ahead of the workers by about so many bytes. A run that is resumed skips lines faster."""
@@ -93,6 +96,29 @@ class _Input:
         return some
 
 
+@dataclass(slots=True, eq=False)
+class _Worker:
+    """One worker, as the driver knows it.
+
+    concurrency: its calls at a time.
+    starts: so many times `READY_SECONDS` may pass until it is ready.
+    leases, part: what goes to it with the next exchange: leases on rates, and its part of the budget.
+    call_at: when it is called again, if it has no rows or could not be reached.
+    is_lost: it was given up. It may reply nevertheless.
+    """
+
+    number: int
+    concurrency: int
+    starts: int
+    link: DriverExchange = field(default_factory=DriverExchange)
+    figures: Counters = field(default_factory=Counters)
+    leases: tuple[Lease, ...] = ()
+    part: Gift | None = None
+    call_at: float | None = None
+    is_ready: bool = False
+    is_lost: bool = False
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ClusterBatch:
     """One run over an input, as `Batch` is on one core."""
@@ -114,20 +140,8 @@ class ClusterBatch:
     ledger: Ledger = field(default_factory=Ledger, init=False)  # the rows that are not answered yet
     _intake: Intake = field(init=False)
     _keepers: tuple[Keeper, ...] = field(default=(), init=False)
-    # worker → the leases that go to it with the next exchange
-    _leases: dict[int, tuple[Lease, ...]] = field(default_factory=dict[int, tuple[Lease, ...]], init=False)
     _budget: SharedBudget | None = field(default=None, init=False)
-    # worker → its part of the budget, which goes to it with the next exchange
-    _gifts: dict[int, Gift | None] = field(default_factory=dict[int, Gift | None], init=False)
-    # worker → its calls at a time, without workers that were given up
-    _seats: dict[int, int] = field(default_factory=dict[int, int], init=False)
-    _ready: set[int] = field(default_factory=set[int], init=False)
-    _patience: dict[int, int] = field(default_factory=dict[int, int], init=False)
-    _links: dict[int, DriverExchange] = field(default_factory=dict[int, DriverExchange], init=False)
-    _figures: dict[int, Counters] = field(default_factory=dict[int, Counters], init=False)
-    # worker → the time at which it is called again, if it has no rows or could not be reached
-    _call_at: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    _count: int = field(default=0, init=False)
+    _workers: list[_Worker] = field(default_factory=list[_Worker], init=False)  # by number, also those that are lost
     _came: bool = field(default=False, init=False)
     _lost: int = field(default=0, init=False)  # workers that were lost since the last answer
     _stopped: bool = field(default=False, init=False)
@@ -171,7 +185,7 @@ class ClusterBatch:
         self._keepers = keepers_of(limits, trio.current_time())
         try:
             while not self._stopped and not self.ledger.done:
-                for concurrency in self.concurrency[len(self._seats) :]:
+                for concurrency in self.concurrency[len(self._live) :]:
                     self._start(concurrency, None, watch, 1)
                 self._call(watch)
                 await self._collect(watch)
@@ -181,17 +195,22 @@ class ClusterBatch:
             if self._stopped:
                 await self._collect_last(watch)
         finally:
-            for worker in list(self._seats):
-                self._cluster.kill(worker)
+            for worker in self._live:
+                self._cluster.kill(worker.number)
             self._close_budget()
+
+    @property
+    def _live(self) -> list[_Worker]:
+        """The workers that were not given up."""
+        return [worker for worker in self._workers if not worker.is_lost]
 
     def _close_budget(self) -> None:
         """Write down what workers that are ended while they have rows may have spent."""
         if self._budget is None:
             return
-        for worker in self._seats:
-            if not self.ledger.out_at(worker):
-                self._budget.settle(worker)
+        for worker in self._live:
+            if not self.ledger.out_at(worker.number):
+                self._budget.settle(worker.number)
         self._count_spent(self._budget)
         try:
             self._budget.close()
@@ -221,41 +240,39 @@ class ClusterBatch:
         self._record([], [(refusal, encoded(refusal))])
         return None
 
-    def _start(self, concurrency: int, instead_of: int | None, watch: Watch, patience: int) -> None:
-        worker, self._count = self._count, self._count + 1
-        self._seats[worker] = concurrency
-        link = self._links[worker] = DriverExchange()
-        self._cluster.start(worker, concurrency, instead_of=instead_of)
-        self._patience[worker] = patience
-        watch.started(worker, trio.current_time(), patience * READY_SECONDS)
-        self._cluster.call(worker, link.offer(()))
+    def _start(self, concurrency: int, instead_of: int | None, watch: Watch, starts: int) -> None:
+        worker = _Worker(len(self._workers), concurrency, starts)
+        self._workers.append(worker)
+        self._cluster.start(worker.number, concurrency, instead_of=instead_of)
+        watch.started(worker.number, trio.current_time(), starts * READY_SECONDS)
+        self._cluster.call(worker.number, worker.link.offer(()))
 
     def _call(self, watch: Watch) -> None:
         """Open an exchange with each ready worker that has none, and repeat those that have failed."""
         now = trio.current_time()
-        for worker in self._seats:
-            link, at = self._links[worker], self._call_at.get(worker)
+        for worker in self._live:
+            number, link, at = worker.number, worker.link, worker.call_at
             if link.open is not None:
                 if at is not None and now >= at:
-                    del self._call_at[worker]
-                    self._cluster.call(worker, link.open)
+                    worker.call_at = None
+                    self._cluster.call(number, link.open)
                 continue
-            rows = self.ledger.hand_out(worker)
-            if rows or self.ledger.out_at(worker) or at is None or now >= at:
-                self._call_at.pop(worker, None)
-                watch.asked(worker, now)
-                offer = link.offer(rows, self._leases.pop(worker, ()), self._gifts.pop(worker, None))
-                self._cluster.call(worker, offer)
+            rows = self.ledger.hand_out(number)
+            if rows or self.ledger.out_at(number) or at is None or now >= at:
+                watch.asked(number, now)
+                offer = link.offer(rows, worker.leases, worker.part)
+                worker.leases, worker.part, worker.call_at = (), None, None
+                self._cluster.call(number, offer)
 
     async def _collect(self, watch: Watch) -> None:
         for event in await trio.to_thread.run_sync(self._cluster.collect, COLLECT_SECONDS):
             match event:
-                case Replied(worker, reply):
-                    self._replied(worker, reply, watch)
-                case Unreachable(worker):
-                    self._call_at[worker] = trio.current_time() + REPEAT_SECONDS
-                case Died(worker, reason):
-                    self._replace(worker, reason, watch)
+                case Replied(number, reply):
+                    self._replied(self._workers[number], reply, watch)
+                case Unreachable(number):
+                    self._workers[number].call_at = trio.current_time() + REPEAT_SECONDS
+                case Died(number, reason):
+                    self._replace(self._workers[number], reason, watch)
 
     async def _collect_last(self, watch: Watch) -> None:
         """Record the answers that are on their way, so that a later run does not pay for them again."""
@@ -263,7 +280,7 @@ class ClusterBatch:
         with trio.move_on_after(LAST_REPLIES_SECONDS):
             while True:
                 self._call_last(ending)
-                if all(self._links[worker].open is None for worker in self._ready & self._seats.keys()):
+                if all(worker.link.open is None for worker in self._live if worker.is_ready):
                     return
                 await self._collect(watch)
 
@@ -271,96 +288,89 @@ class ClusterBatch:
         """Ask the workers once to return what they do not use of the budget. ending: those that were asked."""
         if self._budget is None:
             return
-        for worker in self._ready & self._seats.keys() - ending:
-            if self._links[worker].open is None:
-                ending.add(worker)
-                self._cluster.call(worker, self._links[worker].offer((), (), self._budget.recall(worker)))
+        for worker in self._live:
+            number = worker.number
+            if worker.is_ready and number not in ending and worker.link.open is None:
+                ending.add(number)
+                self._cluster.call(number, worker.link.offer((), (), self._budget.recall(number)))
 
     # --- workers ---
 
-    def _replied(self, worker: int, reply: WorkerReply, watch: Watch) -> None:
+    def _replied(self, worker: _Worker, reply: WorkerReply, watch: Watch) -> None:
         """Record the answers. A worker that was given up may reply, too: its answers count if they are the first."""
-        if not self._links[worker].accept(reply.reply):
+        if not worker.link.accept(reply.reply):
             return
-        concurrency = self._seats.get(worker)
-        self._accept(reply.reply.answers, is_late=concurrency is None)
+        self._accept(reply.reply.answers, is_late=worker.is_lost)
         self._count_figures(worker, reply.counters)
         self._give(worker, reply)
-        if concurrency is None:
+        if worker.is_lost:
             return
         self._came = True
-        watch.replied(worker)
+        watch.replied(worker.number)
         if reply.requests:
             now = trio.current_time()
-            self._leases[worker] = tuple(
+            worker.leases = tuple(
                 keeper.grant(request, now) for keeper, request in zip(self._keepers, reply.requests, strict=True)
             )
-        if worker not in self._ready:
-            self._ready.add(worker)
-            self.ledger.add_actor(worker, concurrency)
+        if not worker.is_ready:
+            worker.is_ready = True
+            self.ledger.add_actor(worker.number, worker.concurrency)
         if reply.failure and reply.final:
             raise BatchError(reply.failure)
         if reply.failure:
             self._replace(worker, reply.failure, watch)
-        elif not self.ledger.out_at(worker):
-            self._call_at[worker] = trio.current_time() + IDLE_SECONDS
+        elif not self.ledger.out_at(worker.number):
+            worker.call_at = trio.current_time() + IDLE_SECONDS
 
-    def _give(self, worker: int, reply: WorkerReply) -> None:
+    def _give(self, worker: _Worker, reply: WorkerReply) -> None:
         """Give a worker its part of the budget, after it was written down."""
         if self._budget is None:
             return
         try:
-            if worker not in self._seats:
-                self._budget.late(worker, [answer.id for answer in reply.reply.answers], reply.amounts)
+            if worker.is_lost:
+                self._budget.late(worker.number, [answer.id for answer in reply.reply.answers], reply.amounts)
             elif reply.amounts is not None and (self._stopped or reply.failure):
-                self._budget.note(worker, reply.amounts)
+                self._budget.note(worker.number, reply.amounts)
             elif reply.amounts is not None:
-                self._gifts[worker] = self._budget.give(worker, reply.amounts)
+                worker.part = self._budget.give(worker.number, reply.amounts)
         except OSError as error:
             raise self._cannot_write(error) from None
         self._count_spent(self._budget)
 
     def _give_up_overdue(self, watch: Watch) -> None:
         overdue = watch.overdue(trio.current_time())
-        if overdue and not self._came and len(overdue) == len(self._seats):
+        if overdue and not self._came and len(overdue) == len(self._live):
             raise ClusterError(f"no worker has started: {self._cluster.resources()}")
-        for worker in overdue:
-            self._replace(worker, "it did not reply" if worker in self._ready else "", watch)
+        for worker in map(self._workers.__getitem__, overdue):
+            self._replace(worker, "it did not reply" if worker.is_ready else "", watch)
 
-    def _replace(self, worker: int, reason: str, watch: Watch) -> None:
+    def _replace(self, worker: _Worker, reason: str, watch: Watch) -> None:
         """Give a worker up: its rows are asked again, and a new worker has its place.
 
         reason: why it was lost; empty if it was never ready.
         """
-        concurrency = self._seats.pop(worker, None)
-        if concurrency is None:
+        number, figures = worker.number, worker.figures
+        if worker.is_lost:
             return
-        watch.forget(worker)
-        self._call_at.pop(worker, None)
-        self._leases.pop(worker, None)
-        self._gifts.pop(worker, None)
-        self._cluster.kill(worker)
+        worker.is_lost = True
+        watch.forget(number)
+        self._cluster.kill(number)
         if self._budget is not None:
-            self._budget.lose(worker, self.ledger.ids_at(worker))
-        was_ready = worker in self._ready
-        self._ready.discard(worker)
-        self.counters.asked_again += self.ledger.give_up(worker)
-        self.counters.lost += was_ready
-        figures = self._figures.get(worker)
-        if figures is not None:
-            self.counters.running -= figures.running
-            self.counters.waiting -= figures.waiting
-            figures.running = figures.waiting = 0
-            figures.away = 0.0
-        if was_ready or reason:  # otherwise it found no place, and others may be working
+            self._budget.lose(number, self.ledger.ids_at(number))
+        self.counters.asked_again += self.ledger.give_up(number)
+        self.counters.lost += worker.is_ready
+        self.counters.running -= figures.running
+        self.counters.waiting -= figures.waiting
+        figures.running = figures.waiting = 0
+        figures.away = 0.0
+        if worker.is_ready or reason:  # otherwise it found no place, and others may be working
             self._lost += 1
         if self._lost > LOST_PER_WORKER * len(self.concurrency):
             raise BatchError(f"{self._lost} workers were lost in a row, without an answer between them: {reason}")
-        patience = self._patience.pop(worker)
-        if was_ready:
-            self._start(concurrency, worker, watch, 1)
+        if worker.is_ready:
+            self._start(worker.concurrency, number, watch, 1)
         else:
-            self._start(concurrency, None, watch, min(2 * patience, MOST_PATIENCE))
+            self._start(worker.concurrency, None, watch, min(2 * worker.starts, MOST_STARTS))
 
     # --- answers and figures ---
 
@@ -403,22 +413,16 @@ class ClusterBatch:
     def _count_spent(self, budget: SharedBudget) -> None:
         self.counters.spent, self.counters.lost_usd = budget.spent, budget.lost
 
-    def _count_figures(self, worker: int, now: Counters) -> None:
+    def _count_figures(self, worker: _Worker, now: Counters) -> None:
         """Add what a worker has counted since its last reply."""
-        before, total = self._figures.get(worker, Counters()), self.counters
-        self._figures[worker] = now
-        if worker in self._seats:
-            total.running += now.running - before.running
-            total.waiting += now.waiting - before.waiting
-        else:
+        before, total, worker.figures = worker.figures, self.counters, now
+        if worker.is_lost:
             now.running = now.waiting = 0
             now.away = 0.0
         if now.away or total.away:
-            total.away = max(figures.away for figures in self._figures.values())
-        total.retries += now.retries - before.retries
-        total.input_tokens += now.input_tokens - before.input_tokens
-        total.output_tokens += now.output_tokens - before.output_tokens
-        total.unpriced += now.unpriced - before.unpriced
+            total.away = max(each.figures.away for each in self._workers)
+        for name in ADDED:
+            setattr(total, name, getattr(total, name) + getattr(now, name) - getattr(before, name))
         total.unpriced_reason = total.unpriced_reason or now.unpriced_reason
         for currency, amount in now.cost.items():
             more = amount - before.cost.get(currency, Decimal(0))
