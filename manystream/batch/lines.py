@@ -350,7 +350,7 @@ def _durable(value: JSON) -> bool | Durable:
         return value or False
     if type(value) is not dict:
         raise InvalidRequestError("durable", "must be true, false, or an object with a `window`")
-    return _made(Durable, "durable", value, {"window": Members.text})
+    return _made(Durable, "durable", value, {"window": Members.text}) or False
 
 
 def _retry(value: JSONObject | None) -> Retry | None:
