@@ -411,7 +411,6 @@ class HTTPConnection(abc.ABC):
     sock: the socket, which does not block.
     send: the socket's own method.
     codings: the content codings of a request's body that the subclass reads.
-    reader: the reader of its requests.
     answering: a request is being answered. The next one is read after `next`.
     ended: the client sends nothing more.
     unsent: bytes that the socket has not taken yet.
@@ -900,7 +899,6 @@ class HTTPServer:
     """A listening socket, and the connections that it accepted.
 
     loop: serves the sockets.
-    connections: the open connections.
     waiting: those that are to send a request, oldest first: until when, and the bytes of it that had come before.
     is_draining: connections are closed after their answers.
     host, port: where it listens.

@@ -87,8 +87,6 @@ HISTOGRAMS = (
 class _Running:
     """A call that has not ended.
 
-    span: its span.
-    attributes: the attributes of its metrics.
     started: when it started, in seconds of `time.perf_counter`.
     last: when its latest chunk arrived, in seconds of `time.perf_counter`.
     """

@@ -31,9 +31,6 @@ Part = TypeVar("Part")
 class Metric(Generic[Part]):
     """One metric.
 
-    name: the metric's name.
-    unit: its unit.
-    description: its meaning.
     read: returns its value; None if there is none.
     grows: whether the value is a total, which only grows.
     """

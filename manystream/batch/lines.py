@@ -136,7 +136,6 @@ class Item:
     """A line of the input and its request.
 
     number: the line's number, from 1.
-    id: the line's id.
     request: the request that the line describes.
     size: the line's length in bytes. The number of tokens is estimated from it.
     columns: the line's other members, which its answer has, too.
@@ -156,9 +155,6 @@ class Line:
     A resumed batch skips most lines at this point.
 
     number: the line's number, from 1.
-    id: the line's id.
-    members: the line's object.
-    size: the line's length in bytes.
     """
 
     number: int

@@ -26,10 +26,7 @@ class ModelChoice:
 
 @dataclass(slots=True, frozen=True)
 class OneModel:
-    """The same model for each line, whatever it names, such as a route.
-
-    name: the request's model.
-    """
+    """The same model for each line, whatever it names, such as a route."""
 
     name: str
 

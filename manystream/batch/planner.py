@@ -66,7 +66,6 @@ class UnderWay:
     """Lines that were submitted together and are not all answered: a provider's batch, or the calls in a window.
 
     key: its name in the decision.
-    way: the name of its way.
     lines: the number of lines without an answer. A provider that reports no progress has all of them here.
     since: when it was submitted.
     stopping: whether it is being cancelled. Its lines count as lines that go live soon.

@@ -61,11 +61,9 @@ class Submission:
     """One batch at a provider, from the intention to its end.
 
     key: its own key, which travels in its metadata or in the ids of its lines.
-    provider: the provider's name.
     profile: the name of the provider's profile.
     url: the provider's base URL; empty if that may hold a secret.
     group: what its lines have in common.
-    lines: the number of its lines.
     generation: how often its lines were in a batch before.
     at: when it was intended, in Unix seconds; later, when it was sent.
     position: where its intention begins in the file, in bytes.
@@ -95,7 +93,6 @@ class WindowAnswer:
     """An answer that a server makes in a window.
 
     token: with which it is read (`Call.resume_token`).
-    way: the name of its way.
     at: when the server had named it, in Unix seconds.
     earlier: whether another call has created it, such as one of an earlier run.
     failures: how often in a row it could not be read.

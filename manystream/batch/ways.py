@@ -110,7 +110,6 @@ _Name = tuple[str, BatchGroup, int]
 class InWindow:
     """A line whose answer is made in a window.
 
-    way: the name of its way.
     position: where the line is in the spool.
     since: when its answer was begun, on trio's clock.
     holding: what is reserved of a budget, if its call reserves nothing.
@@ -271,7 +270,6 @@ class WaysRun:
     """One run of a batch by several ways.
 
     deadline: seconds on trio's clock, or None.
-    via: the only way, or None.
     """
 
     def __init__(

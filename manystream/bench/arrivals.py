@@ -140,7 +140,6 @@ class Trace:
     has JSON lines, with names of `TIMES`, `INPUTS` and `OUTPUTS`, or is a recording of `engine.record`. An iteration
     raises `TraceError`.
 
-    path: the file.
     length: how many of its calls are made.
     """
 

@@ -250,7 +250,6 @@ class Figures:
 class Summary:
     """What is reported of one figure. Times are in seconds; None if there are none.
 
-    count: the number of spans.
     mean, p50, p90, p99, longest: their mean, percentiles and maximum.
     intervals: the confidence intervals of the percentiles; None for each with too few windows.
     """

@@ -66,7 +66,6 @@ class Plan:
     """The settings of a run.
 
     work: what the calls ask.
-    stream: whether the calls are streamed.
     concurrency: calls at a time; in an open loop the most calls at a time, None for no bound.
     seconds: how long to measure after the ramp.
     requests: the number of calls; None for as many as the time allows.
@@ -91,16 +90,12 @@ class Plan:
 class Result:
     """The result of one run. All times are in seconds.
 
-    plan: the settings.
-    figures: the figures of all processes.
     clients: what each process of the client used.
     seconds: the length of the measured time.
     unfinished: calls that the end of the run cut off, or that never started.
     silent: streams that received no content in the measured time.
     simulator_seconds: processor time of the simulator in the measured time; None if it is unknown.
-    connections_opened: connections that were opened.
     connections_reused: how often a connection was used again.
-    interrupted: whether Ctrl-C ended the run.
     """
 
     plan: Plan
@@ -161,9 +156,6 @@ class Look:
     """The progress of a run at one moment.
 
     elapsed: seconds since its start.
-    running: calls that run.
-    ok: calls that succeeded.
-    failed: calls that failed.
     events: events in the measured time.
     """
 
@@ -177,17 +169,13 @@ class Look:
 class Load:
     """One run of a load test.
 
-    engine: makes the calls.
-    plan: the settings.
     wire: notes the moments at which the engine's sockets send and receive.
     on_look: called a few times per second, to show progress.
     simulator: the process id of the simulator that answers, or None.
     make_record: makes the record of a call.
 
-    figures: the figures so far.
     began: when the run was made, in seconds of `time.perf_counter`.
     running: number of the call → call, for the calls that run.
-    interrupted: whether Ctrl-C ended the run.
     """
 
     def __init__(

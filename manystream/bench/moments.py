@@ -47,8 +47,6 @@ LATE_MICROSECONDS = 2000
 class Wire:
     """What the sockets of one engine have in common.
 
-    scheme: the scheme of the server's URL.
-
     socket: the socket that was read last; None before the first.
     arrived: when the latest bytes arrived, in nanoseconds of `time.perf_counter_ns`.
     delay: the time between the arrival of the latest bytes and their reading, in microseconds; 0 without stamps.

@@ -47,7 +47,6 @@ class WorkerError(ManystreamError, RuntimeError):
 class Server:
     """The server that is measured.
 
-    provider: the provider.
     model: the provider's name of the model.
     simulator: the process id of the built-in simulator, or None for another server.
     """
@@ -67,7 +66,6 @@ class Server:
 class Run:
     """A run and the verdict on it.
 
-    result: the figures.
     verdict: whether they show the server.
     calibration: what the client added against the simulator; None if that was not measured.
     """

@@ -24,7 +24,6 @@ class Step:
     """What was measured at one rate.
 
     rate: calls per second.
-    runs: the runs at this rate.
     good, due: calls that kept the objective, of those that were due, in all runs that are not invalid.
     """
 
@@ -69,7 +68,6 @@ class Search:
     best: the highest rate that kept it; None if none did.
     certain: whether `best` kept it with a confidence of 95 %, and not by its share alone.
     limited_by_client: whether the search ended at a rate that this client could not make or measure.
-    interrupted: whether Ctrl-C ended it.
     """
 
     attain: float
@@ -83,7 +81,6 @@ class Search:
         """Measure rates until the highest one is known to 5 %.
 
         measure: makes a run at a rate; the second argument varies its seed.
-        first: the first rate.
         last: the highest rate to try; None for no bound.
         """
         failed: float | None = None

@@ -44,7 +44,6 @@ class Length:
     """A distribution of lengths in tokens.
 
     kind: a key of `DISTRIBUTIONS`.
-    parameters: its parameters.
     """
 
     kind: str
@@ -87,7 +86,6 @@ def read_length(text: str) -> Length:
 class WorkPlan:
     """What the calls ask.
 
-    model: the request's model.
     prompt: the prompt of every call, if neither a file nor a length is given.
     prompts: the conversations of a file, one for each session: the first request, and the users' further messages.
     input: the length of a prompt that is made, without the prefix; None for none.

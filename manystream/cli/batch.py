@@ -167,9 +167,6 @@ AS_GIVEN = (
 class Run:
     """What is reported after the engine and the files were closed.
 
-    counters: the batch's figures.
-    started: whether the batch was started.
-    interrupted: whether Ctrl-C ended it.
     elapsed: how long it took, in seconds.
     total: the number of lines to send; None if it is unknown.
     """

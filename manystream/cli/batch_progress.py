@@ -34,7 +34,6 @@ RATE_WEIGHT = 0.1
 class Progress:
     """The progress display of a run.
 
-    counters: the run's figures.
     total: the number of lines; None if it is unknown.
     label: the name of the part of the input, such as `shard 2/8`; empty for the whole input.
     outage: seconds for which lines wait for a server that is away.

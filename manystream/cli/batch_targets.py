@@ -37,7 +37,6 @@ class TargetOptions:
 
     model: the model for all lines, or None.
     route: models for all lines, in the order in which a line tries them; empty for none.
-    provider: the provider's name, or None.
     base_urls: the servers' base URLs. Several are replicas of one server.
     simulated: whether the built-in simulator answers.
     """
@@ -58,7 +57,6 @@ class TargetOptions:
 class Destination:
     """Where the lines of a batch are sent.
 
-    providers: the engine's providers.
     choose_model: maps the model that a line names (or None) to the model of its request.
     routes: the route between several targets; empty if there is one target.
     """

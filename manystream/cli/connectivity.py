@@ -53,12 +53,7 @@ class Verdict(enum.Enum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """The result of one step for one provider.
-
-    verdict: whether it succeeded.
-    step: the step's name.
-    text: the details.
-    """
+    """The result of one step for one provider."""
 
     verdict: Verdict
     step: str

@@ -24,7 +24,6 @@ BAR_WIDTH = 40
 class Display:
     """The live display of a run.
 
-    all_counters: the counters of each dialect.
     seconds: the expected length of the run, for the bar.
     plain: whether to print lines instead of redrawing a table.
 

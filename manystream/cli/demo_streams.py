@@ -83,11 +83,7 @@ MIXTURE = (
 class Counters:
     """The figures of one dialect.
 
-    dialect: its name.
-    started: streams that were started.
     completed: streams that have ended.
-    errors: streams that failed.
-    events: events of all streams.
     window: histogram of the latencies since the last update of the display.
     latencies: histogram of the earlier latencies.
     """

@@ -66,7 +66,6 @@ So the last part of a budget is given in small amounts, and little of it lies un
 class Gift:
     """What the keeper sends to a holder.
 
-    holder: the holder's name.
     total: all that the holder was given so far.
     most: the most that the holder may ever use: the limit without what others have used.
     recalled: whether the holder returns what no call has reserved, because others wait for it. Never with a new amount.
@@ -82,7 +81,6 @@ class Gift:
 class AmountReport:
     """What a holder sends to the keeper.
 
-    holder: the holder's name.
     given: all that the holder knows it was given. The keeper gives no more while a gift is on its way.
     used: all that it has used so far.
     returned: all that it has returned so far.

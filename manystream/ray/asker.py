@@ -48,7 +48,6 @@ class Journal(Protocol):
 class _Block:
     """A block whose rows are asked.
 
-    rows: the rows that are asked.
     started: the number of rows whose call was started.
     """
 

@@ -43,7 +43,6 @@ class Cluster(Protocol):
     def start(self, worker: int, concurrency: int, *, instead_of: int | None) -> None:
         """Start a worker. It is not ready yet, but may be called.
 
-        concurrency: the calls that it makes at a time.
         instead_of: a worker that was given up, whose machine should be avoided; None for any machine.
         """
         ...

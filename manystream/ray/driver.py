@@ -100,7 +100,6 @@ class _Input:
 class _Worker:
     """One worker, as the driver knows it.
 
-    concurrency: its calls at a time.
     starts: so many times `READY_SECONDS` may pass until it is ready.
     leases, part: what goes to it with the next exchange: leases on rates, and its part of the budget.
     call_at: when it is called again, if it has no rows or could not be reached.

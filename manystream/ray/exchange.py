@@ -37,7 +37,6 @@ class ExchangeError(ManystreamError, RuntimeError):
 class Row:
     """A line of a batch's input on its way to an engine.
 
-    id: the line's id.
     number: the line's number, from 1.
     data: the line.
     spent: US dollars of its attempts in earlier runs.
@@ -53,7 +52,6 @@ class Row:
 class Answer:
     """The end of a row.
 
-    id: the row's id.
     record: the record for the journal, as JSON in one line without a line end; empty if the row was not sent, because
         the budget did not allow it.
     failed: whether the record belongs to the failures.
@@ -97,7 +95,6 @@ class Offer:
 class Reply:
     """What an actor returns in an exchange.
 
-    seq: the number of the exchange.
     answers: the answers since the exchange before.
     sent_at: the time of the reply, by the actor's clock.
     """

@@ -51,7 +51,6 @@ NO_LEASE = LeaseNumber()
 class LeaseRequest:
     """What a holder sends to the keeper.
 
-    holder: the holder's name.
     asked_at: the time by the holder's clock.
     held: the number of the last lease that the holder received, even if it has ended.
     rate: the rate of that lease; 0 if it has ended.
@@ -69,7 +68,6 @@ class LeaseRequest:
 class Lease:
     """What the keeper returns.
 
-    number: the lease's number.
     asked_at: the time of the request, by the holder's clock.
     rate: the rate that the holder may use, in units per second.
     renews: the number of the lease that a new keeper renews; None for a lease that does not depend on another.
@@ -331,7 +329,6 @@ RESERVE = 1.25
 class LeasedEntry(EntryLease):
     """The leases of one engine on the limits over time of one entry of `Traffic.rates`.
 
-    key: the entry's key.
     whole: its limits, for all engines together.
     name: the engine's name.
     now: the time by the engine's clock.

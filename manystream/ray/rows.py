@@ -88,8 +88,6 @@ def read_rows(
     """Return the rows of a block. A row that cannot be asked has a record that states why.
 
     columns: the values of `id`, `messages` and `prompt`, of those that the table has.
-    count: the number of rows.
-    needs_id: whether there is a journal.
     """
     rows: list[AskedRow] = []
     seen: dict[LineId, int] = {}

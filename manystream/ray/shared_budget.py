@@ -20,7 +20,6 @@ SPARE = 0.001
 class SharedBudget:
     """The budget of one run.
 
-    budget: the budget of all runs together.
     journal: the run's journal, which was opened with the budget, and is open.
 
     is_spent: whether no further row is sent: the budget has refused several in a row.

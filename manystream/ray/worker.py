@@ -57,9 +57,6 @@ class WorkerOptions:
     choose_model: as for `Batch`; it must be picklable, such as `ModelChoice`.
     concurrency: calls at a time of this worker.
     attempts: the most attempts of each row.
-    stream: whether to request streams.
-    source: the input's name, for messages.
-    routes: the routes of the engine.
     limit: the limit on the rate of all workers together; None for none.
     adaptive: whether to learn limits from what servers report and refuse.
     proxy: the proxy's URL; "" for none; None for the environment's.
@@ -93,8 +90,6 @@ class WorkerOptions:
 class WorkerReply:
     """What a worker returns in an exchange.
 
-    reply: the answers.
-    counters: the worker's figures so far.
     failure: why the worker can answer nothing more; empty if it goes on.
     final: whether every other worker would fail for this reason, too.
     requests: a request for each rate limit; empty while the worker starts.
@@ -112,7 +107,6 @@ class WorkerReply:
 class Worker:
     """A batch in a thread of its own. `exchange` may be called from any thread.
 
-    options: the options of the batch.
     clock: returns the time in seconds.
     """
 

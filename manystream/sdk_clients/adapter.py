@@ -42,7 +42,6 @@ class Package:
     """What the transport uses of a client's package.
 
     exceptions: fault → its exception.
-    response: the class of responses.
     body: the class of a response's body.
     whole: the class of a request's body that is in memory as a whole.
     """

@@ -161,14 +161,11 @@ Client: TypeAlias = "GatewayConnection | SocketTurn"
 class AnswerTap(Exchange):
     """The exchange of one attempt: holds its bytes, and forwards everything to the attempt.
 
-    attempt: the attempt.
     status: the status of the response; 0 before its head.
-    headers: the headers of the response.
     held: the bytes of the body that were not sent to the client.
     keys: removes the attempt's key from what the client gets.
     beginning: the end of the bytes that were sent, which may be the beginning of the key, and was not sent.
     ended: the body has ended as its framing says.
-    connection: the attempt's connection.
     one_event, cut: as of a `FastReader`.
     """
 

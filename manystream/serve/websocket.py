@@ -313,7 +313,6 @@ def with_stream(event: bytes, stream: str | None) -> bytes:
 class ResponsesSocket(WebSocket):
     """A client's WebSocket.
 
-    gateway: the gateway.
     turns: stream → the turn that is answered.
     """
 

@@ -24,9 +24,7 @@ class Connection(HTTPConnection):
 
     asked: the latest request.
     program: the response that is being sent; None between two exchanges.
-    frames: the frames of the program.
     interval: seconds between two frames.
-    end: number of frames.
     position: index of the next frame.
     due: when the next frame is due, on the monotonic clock.
     ticket: the account of the response, where limits cover it.

@@ -32,13 +32,11 @@ _DIMENSIONS = ("requests", "input_tokens", "output_tokens", "tokens")
 class Usage:
     """What a request asks for, and what its answer uses.
 
-    model: the model that the request names.
     input_tokens: all input. cached_tokens: the part of it that was read from a cache.
     output_tokens: output and thinking of the whole answer.
     max_tokens: the request's output limit; 0 where it has none.
     delay: seconds before the first event.
     seconds: seconds from the first to the last event.
-    streamed: whether the answer is streamed.
     """
 
     model: str

@@ -15,7 +15,6 @@ from .json_text import JSON, JSONObject
 class APIError(Exception):
     """An error response of the service.
 
-    status: the HTTP status.
     message: empty for the usual message of this status.
     param, code: the provider's own names, where it has them.
     retry_after: seconds; None sends no hint.

@@ -25,7 +25,6 @@ class Excess:
     cost: what the request costs.
     wait: seconds until there is room for it.
     too_large: there will never be room for it.
-    model: the model that the request names.
     """
 
     bucket: Bucket | None

@@ -133,11 +133,7 @@ class Paint:
 
 @dataclass(slots=True, frozen=True)
 class Column:
-    """A column of a table.
-
-    heading: its heading.
-    align: the alignment of its cells.
-    """
+    """A column of a table."""
 
     heading: str
     align: Literal["left", "right"] = "right"
@@ -155,10 +151,7 @@ def columns(headings: str) -> tuple[Column, ...]:
 class Table:
     """A table.
 
-    columns: the columns.
-    rows: the cells of each row.
     title: the line above the table; empty for none.
-    total: whether the last row is a total.
     """
 
     columns: Sequence[Column]

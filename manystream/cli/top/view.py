@@ -45,9 +45,6 @@ class View:
     snapshot: the snapshot, with the member `rates` (`rates_between`).
     sort: a key of `SORTS`.
     calls: the most calls that are listed; 0 for no list of calls.
-
-    heading: the lines above the tables.
-    sections: the tables.
     """
 
     def __init__(self, snapshot: JSONObject, *, sort: str, calls: int) -> None:
