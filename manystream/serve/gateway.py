@@ -72,8 +72,8 @@ LONGEST_PAUSE = 0.00025
 """The most seconds for which the loop gathers what arrives. A request and its answer both wait for it."""
 
 HINTS_KEPT = 1000
-ANSWERS_KEPT = 10_000
-"""The number of latest answers whose provider is known."""
+ANSWERS_KEPT, LONGEST_ID = 10_000, 1000
+"""The number of latest answers whose provider is known, and the longest id of one: a server may send any."""
 
 KEYS_KEPT = 100
 """The number of keys whose filters are kept: a function may return another key for each call."""
@@ -383,8 +383,10 @@ class Gateway:
             raise Refusal(endpoint.dialect, 503, str(error)) from None
 
     def remember(self, answer: str, target: str, slot: Slot) -> None:
-        """Remember which provider has an answer, and whose it is, for the requests that name it."""
-        self._answers[answer] = target.partition("/")[0], slot.key
+        """Remember which provider has an answer, and whose it is, for the requests that name it. Of a longer id, a slot
+        gets no answer."""
+        if len(answer) <= LONGEST_ID:
+            self._answers[answer] = target.partition("/")[0], slot.key
         if len(self._answers) > ANSWERS_KEPT:
             del self._answers[next(iter(self._answers))]
 

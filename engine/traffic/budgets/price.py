@@ -18,6 +18,9 @@ Price: TypeAlias = Callable[[Provider, str, Usage], float | None]
 no price. Its attribute `why`, if it has one, is a function of the same arguments that returns the reason as a text.
 """
 
+LONGEST_REASON = 500
+"""The most characters of a reason. It may quote what a server has sent."""
+
 
 def ask_price(price: Price, provider: Provider, model: str, usage: Usage) -> float | None:
     """Return the price of one attempt in US dollars; None if the function knows none.
@@ -54,4 +57,4 @@ def why_unknown(price: Price, provider: Provider, model: str, usage: Usage) -> s
         reason: object = why(provider, model, usage, **keywords) if callable(why) else ""
     except Exception:
         return ""  # the price function itself has returned, and that counts
-    return reason if isinstance(reason, str) else ""
+    return reason[:LONGEST_REASON] if isinstance(reason, str) else ""

@@ -296,7 +296,7 @@ class Quota:
         output: the tokens of the response.
         """
         self.output.add(output)
-        counted = input_tokens if self.charging.cached_input else input_tokens - cached
+        counted = input_tokens if self.charging.cached_input else max(0.0, input_tokens - cached)
         return Cost(1.0, counted, output, counted + output)
 
     def failed(self, charge: Cost) -> Cost:

@@ -613,6 +613,26 @@ async def test_a_slot_gets_its_own_answers_alone(simulator: Simulator, dialect: 
                 assert (await ask(gateway.port, unknown)).status == 404
 
 
+async def test_an_endless_id_of_an_answer_is_not_kept() -> None:
+    long = "r" * 1001
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
+            await line.send(answer(json.dumps({"id": long, "model": "m", "status": "completed", "output": [message]})))
+
+    async with open_peer(script) as peer:
+        provider = ms.OpenAIResponses("k", peer.url, name="p")
+        async with ms.open_engine([provider], retry=NO_RETRY) as engine, open_gateway(engine) as gateway:
+            slot = gateway.slot("own")
+            for expected in (404, 200):
+                made = await ask(gateway.port, posted("/v1/responses", {"model": "m", "input": "hi"}, key=slot.key))
+                assert (made.status, json.loads(made.body)["id"]) == (200, long)
+                request = posted(f"/v1/responses/{long}", b"", key=slot.key).replace(b"POST", b"GET", 1)
+                assert (await ask(gateway.port, request)).status == expected
+                long = "r" * 1000
+
+
 @pytest.mark.parametrize(("bytes_", "status", "whole"), [(b"", 502, True), (STREAM_HEAD + "5\r\nab", 200, False)])
 async def test_a_provider_that_dies_on_a_passed_on_request(bytes_: bytes | str, status: int, whole: bool) -> None:
     async def script(line: Line) -> None:

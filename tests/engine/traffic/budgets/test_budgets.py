@@ -225,6 +225,7 @@ NO_REASON = "the price function knows no price of openai/m"
         (_with_why(_reason), "m of openai is not in no table"),
         (partial(_with_why(_reason), table="mine"), "m of openai is not in mine"),
         (partial(partial(_with_why(_reason), table="mine"), table="yours"), "m of openai is not in yours"),
+        (_with_why(lambda *_: "what the server said " * 10_000), "what the server said"),
         (_with_why(_broken), NO_REASON),
         (_with_why(None), NO_REASON),
         (_with_why(lambda *_: None), NO_REASON),
@@ -239,6 +240,7 @@ async def test_an_unknown_cost_has_a_reason(
         completion = await engine.start_stream(ask()).wait()
     assert (completion.success, completion.cost) == (True, None)
     assert completion.cost_unknown.startswith(why)
+    assert len(completion.cost_unknown) <= 500
     async with open_charged(Charged(), ms.Budget(usd=1.0), price=price) as engine:
         with pytest.raises(ms.InvalidRequestError) as raised:
             engine.start_stream(ask())

@@ -248,6 +248,10 @@ def test_a_call_is_settled_by_usage(provider: str, used: tuple[float, ...], decl
     assert levels == pytest.approx([declared, of_server])
 
 
+def test_more_cached_input_than_input_gives_nothing_back() -> None:
+    assert a_quota(charging_of("anthropic")).settled(30, 60, 20) == (1, 0, 20, 20)
+
+
 def test_a_refused_call_is_given_back_except_openais_requests() -> None:
     for charging, left in ((PLAIN, 60), (charging_of("openai-chat"), 59)):
         quota = a_quota(charging, requests_per_minute=60, tokens_per_minute=600)
