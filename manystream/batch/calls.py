@@ -39,8 +39,8 @@ BATCH = "batch"
 """The way through a provider's batch interface."""
 
 HOPELESS_IN_A_ROW = 10
-"""The number of lines, without an answer between them, that end the batch because the quota is exhausted or the server
-takes no connection.
+"""The number of lines, without an answer between them, that end the batch because the quota is exhausted, the server
+takes no connection, or the key is refused that was taken before.
 
 A single refusal may be caused by its line.
 """
@@ -252,9 +252,11 @@ class LineCalls:
     def _hopeless(self, item: Item, error: ProviderError) -> str | None:
         """Return why further lines would fail, too, or None if they may succeed."""
         # Extra headers of a line may hold a key of that line only.
-        if error.http_status == 401 and not self.counters.answered and not item.request.extra_headers:
-            return "the key was refused"
-        if error.provider_code == AWAY:
+        if error.http_status == 401 and not item.request.extra_headers:
+            reason = "the key was refused"
+            if not self.counters.answered:
+                return reason
+        elif error.provider_code == AWAY:
             by_answer = error.category is ErrorCategory.SERVER
             reason = "the server serves no call" if by_answer else "the server takes no connection"
         elif error.category is ErrorCategory.RATE_LIMIT and not error.retryable and error.provider_code != TOO_LARGE:

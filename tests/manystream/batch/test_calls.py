@@ -163,6 +163,20 @@ async def test_a_refused_key_ends_a_batch_without_answers(tmp_path: Path) -> Non
     assert (await ran(tmp_path, other, line("d", "d"))).counters.failed == 1
 
 
+@pytest.mark.parametrize(("lines", "headers", "ends"), [(9, {}, False), (10, {}, True), (20, {"x-a": "b"}, False)])
+async def test_a_key_that_is_revoked_ends_a_batch(
+    tmp_path: Path, lines: int, headers: dict[str, str], ends: bool
+) -> None:
+    engine = ScriptedEngine(lambda text: completed() if text == "a" else failed(**KEY))  # type: ignore[arg-type]
+    given = [line("a", "a"), *(line(n, "q", extra_headers=headers or None) for n in range(lines + 50 * ends))]
+    if ends:
+        with pytest.raises(BatchError, match=r"^the key was refused: no$"):
+            await ran(tmp_path, engine, *given, concurrency=1)
+    else:
+        assert (await ran(tmp_path, engine, *given, concurrency=1)).counters.failures == {"auth": lines}
+    assert len(engine.asked) <= lines + 2
+
+
 @pytest.mark.parametrize(("between", "lines", "ends"), [(10, 9, False), (10, 10, True), (5, 14, False), (5, 15, True)])
 @pytest.mark.parametrize(
     ("error", "reason"),
