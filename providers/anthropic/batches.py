@@ -10,23 +10,10 @@ from ..catalog.batches import BatchGroup, BatchInterface, BatchPaths, BatchResul
 from ..catalog.dialect import WireRequest
 from ..json.json_values import JSON, JSONObject, dumps, mapping, string
 from ..wire.wire_head import request_headers
+from .errors import TYPE_STATUS
 from .request import API_VERSION
 
 HOUR = 3600.0
-
-STATUSES: dict[str, int] = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
-"""Type of an error → the HTTP status that the live way has with it (platform.claude.com/docs/en/api/errors)."""
 
 
 class Anthropic(BatchInterface):
@@ -84,7 +71,7 @@ class Anthropic(BatchInterface):
             return BatchResult(id, 0, kind.encode())
         outer = mapping(result, "error")
         error = mapping(outer, "error") or outer
-        status = STATUSES.get(string(error, "type") or "", 500)
+        status = TYPE_STATUS.get(string(error, "type") or "", 500)
         return BatchResult(id, status, dumps({"type": "error", "error": error}), string(outer, "request_id"))
 
     def _headers(self) -> Sequence[tuple[str, str]]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from ..catalog.provider import Provider, takes_block
 from ..errors import InvalidRequestError
@@ -37,7 +36,7 @@ from ..model.messages import (
     ToolResult,
 )
 from ..model.prefix_cache import Segment
-from ..wire.call_ids import TakenIds, unique_id
+from ..wire.call_ids import Place, TakenIds, field_of, unique_id
 from ..wire.omission_warnings import (
     OPENING,
     cut_off_block,
@@ -60,9 +59,6 @@ from .block_writer import (
     wire_tool_call,
     wire_tool_result,
 )
-
-Place: TypeAlias = tuple[int, int]
-"""The position of a block in the conversation: of its message, and within the message."""
 
 UNSENT_THINKING = ("thinking", "redacted_thinking")
 """Types of wire blocks that must not end an assistant's message."""
@@ -238,12 +234,12 @@ class MessageWriter:
                 self._add_result(block, (number, position))
                 continue
             elif isinstance(block, (Image, File)):
-                wire = wire_part_of(block, _field(number, position), self.warnings, self.maker)
+                wire = wire_part_of(block, field_of(number, position), self.warnings, self.maker)
             elif type(block) is ProviderBlock:
                 wire = self._own(block)
             else:
                 kind = type(block).__name__
-                raise InvalidRequestError(_field(number, position), f"a user's message cannot hold a {kind} block")
+                raise InvalidRequestError(field_of(number, position), f"a user's message cannot hold a {kind} block")
             if wire is not None:
                 turn = self._turn("user")
                 turn.content.append(wire)
@@ -260,7 +256,7 @@ class MessageWriter:
             elif type(block) is ProviderBlock:
                 wire = self._own(block)
             else:
-                raise InvalidRequestError(_field(number, position), "Anthropic takes only text in a system message")
+                raise InvalidRequestError(field_of(number, position), "Anthropic takes only text in a system message")
             if wire is not None:
                 turn.system.append(wire)
 
@@ -285,7 +281,7 @@ class MessageWriter:
         following = self.turn_of_call[call] + 1
         if following == len(self.turns):
             self.turns.append(Turn("user"))
-        field = "" if isinstance(block.content, str) else _field(*place)  # only errors about parts name it
+        field = "" if isinstance(block.content, str) else field_of(*place)  # only errors about parts name it
         wire = wire_tool_result(block, self.call_ids[call], field, self.warnings, self.maker)
         if call in self.toolsets:
             wire[TOOLSET] = self.toolsets[call]
@@ -328,10 +324,6 @@ class MessageWriter:
             else:
                 kept.append(turn)
         self.turns = kept
-
-
-def _field(number: int, position: int) -> str:
-    return f"messages[{number}].content[{position}]"
 
 
 def _wire_messages(turn: Turn) -> list[JSONObject]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
-from ..model.request import ThinkingConfig, ThinkingLevel
+from ..model.request import LEVEL_PLACES, ThinkingConfig, ThinkingLevel
 
 MINIMUM_BUDGET = 1024
 """The smallest `budget_tokens` that Anthropic accepts."""
@@ -83,14 +83,6 @@ NEW_CLAUDE = _DEFAULT_ON
 OTHER_MODEL = ThinkingModel(form="budget", known=False)
 """For models of compatible servers, which use the older form."""
 
-LEVEL_STEPS: dict[ThinkingLevel, int] = {
-    ThinkingLevel.NONE: 0,
-    ThinkingLevel.LOW: 1,
-    ThinkingLevel.MED: 2,
-    ThinkingLevel.HIGH: 3,
-}
-"""Level → its budget, in thirds of the way from the smallest budget to the largest."""
-
 LEVEL_EFFORT: dict[ThinkingLevel, str] = {
     ThinkingLevel.NONE: "low",
     ThinkingLevel.LOW: "low",
@@ -137,7 +129,7 @@ def thinking_model(model: str) -> ThinkingModel:
 
 def level_budget(row: ThinkingModel, level: ThinkingLevel) -> int:
     """Return the token budget of a level: the minimum plus the level's thirds of the range."""
-    return row.minimum + (row.maximum - row.minimum) * LEVEL_STEPS[level] // 3
+    return row.minimum + (row.maximum - row.minimum) * LEVEL_PLACES[level] // 3
 
 
 def wire_thinking(config: ThinkingConfig | None, model: str) -> WireThinking:

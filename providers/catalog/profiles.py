@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain
 from urllib.parse import urlsplit
 
+from ..json.json_types import Parsed
 from ..wire.quirks import (
     LoadReport,
     Quirks,
@@ -44,32 +45,10 @@ of its own, which goes back with tool calls in the member that it came in.
 """
 
 
-def _chat(
-    name: str,
-    base_url: str,
-    *key_variables: str,
-    quirks: Quirks | None = None,
-    aliases: tuple[str, ...] = (),
-    prefixes: tuple[str, ...] = (),
-    addresses: tuple[str, ...] = (),
-    needs_key: bool = True,
-    token_variables: tuple[str, ...] = (),
-    url_variables: tuple[str, ...] = (),
-) -> Profile:
-    """Return a row for the OpenAI Chat dialect."""
-    return Profile(
-        name=name,
-        dialect="openai-chat",
-        base_url=base_url,
-        key_variables=key_variables,
-        token_variables=token_variables,
-        url_variables=url_variables,
-        aliases=aliases,
-        prefixes=prefixes,
-        addresses=addresses,
-        needs_key=needs_key,
-        quirks=quirks or _compatible(),
-    )
+def _chat(name: str, base_url: str, *key_variables: str, **members: Parsed) -> Profile:
+    """Return a row for the OpenAI Chat dialect. members: those of `Profile`; `quirks` are `_compatible` by default."""
+    members.setdefault("quirks", _compatible())
+    return Profile(name=name, dialect="openai-chat", base_url=base_url, key_variables=key_variables, **members)
 
 
 _AZURE_HOSTS = ("*.openai.azure.com", "*.cognitiveservices.azure.com", "*.services.ai.azure.com")

@@ -23,6 +23,7 @@ from ..model.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    state_for,
 )
 from ..wire.omission_warnings import foreign_block, foreign_thinking, given_left_out, note_foreign_refusal
 from .json_names import MEDIA_ANNOTATIONS, TEXT_ANNOTATIONS
@@ -108,24 +109,25 @@ class BlockWriter:
         raise InvalidRequestError(field, f"unsupported content block {type(block).__name__}")
 
     def call(self, block: ToolCall, field: str) -> JSONObject:
-        """Return a `functionCall` part. Arguments that are no JSON object are sent as text in one, and not lost."""
+        """Return a `functionCall` part."""
         self._note_cache_mark(block.cache_control, field)
-        arguments: JSONObject
-        try:
-            arguments = block.parsed
-        except MalformedJSONError:
-            self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
-            arguments = {"arguments": block.arguments}
-        call: dict[str, JSON] = {"name": block.name, "args": arguments}
+        call: dict[str, JSON] = {"name": block.name, "args": self._arguments(block, field)}
         if block.state is None:
             return {"functionCall": call}
         call.update(self._wire_id(block))
         return {"functionCall": call, **self._state(block.state)}
 
+    def _arguments(self, block: ToolCall, field: str) -> JSONObject:
+        """Return a call's arguments. What is no JSON object is sent as text in one, and not lost."""
+        try:
+            return block.parsed
+        except MalformedJSONError:
+            self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
+            return {"arguments": block.arguments}
+
     def _wire_id(self, block: ToolCall) -> JSONObject:
         """Return the call's id if Gemini gave it one. An id that was made elsewhere is not sent to Gemini."""
-        state = block.state
-        wire_id = string(state.data, "id") if state is not None and state.provider == self._maker else None
+        wire_id = string(state_for(block.state, self._maker), "id")
         return {"id": wire_id} if wire_id else {}
 
     def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
@@ -186,16 +188,13 @@ class BlockWriter:
 
     def _state(self, state: ProviderState | None) -> JSONObject:
         """Return the members that are sent back with a part: its signature, if this provider made it."""
-        if state is None or state.provider != self._maker:
-            return {}
-        signature = string(state.data, "thoughtSignature")
+        signature = string(state_for(state, self._maker), "thoughtSignature")
         return {"thoughtSignature": signature} if signature else {}
 
     def _annotations(self, state: ProviderState | None, names: Sequence[str]) -> JSONObject:
         """Return the members with these names that were given with a text or a file."""
-        if state is None or state.provider != self._maker:
-            return {}
-        return {name: state.data[name] for name in names if name in state.data}
+        given = state_for(state, self._maker)
+        return {name: given[name] for name in names if name in given}
 
     def _address(self, block: Image | File) -> str:
         """Return a file's URL. The files service names files `files/…`, but a part requires the whole URL."""

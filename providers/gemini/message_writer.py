@@ -21,6 +21,7 @@ from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
 from ..model.messages import ASSISTANT, SYSTEM, Message, Text, ToolCall, ToolResult
 from ..model.prefix_cache import Segment
+from ..wire.call_ids import field_of
 from ..wire.omission_warnings import ELSEWHERE, OPENING, opening_added, unanswered_call, unasked_result
 from ..wire.tool_names import named_call
 from .block_writer import BlockWriter
@@ -96,12 +97,12 @@ class MessageWriter:
                 if turn is None:
                     turn = self._model_turn() if message.role is ASSISTANT else self._new_turn(USER)
                 if type(block) is ToolCall:
-                    self._call(turn, block, f"messages[{number}].content[{place}]")
+                    self._call(turn, block, field_of(number, place))
                 elif type(block) is Text and block.state is None and block.cache_control is None:
                     if block.text:
                         turn.parts.append(self._parts.text(block.text))
                 else:
-                    part = self._parts.content(block, f"messages[{number}].content[{place}]")
+                    part = self._parts.content(block, field_of(number, place))
                     if part is not None:
                         self._add(turn, part)
         written = [(turn, items) for turn in self._turns if (items := self._contents(turn))]
@@ -168,7 +169,7 @@ class MessageWriter:
             return False
         turn, call = found
         turn.answered = True
-        where = f"messages[{number}].content[{place}]"
+        where = field_of(number, place)
         call.result, call.beside = self._parts.result(block, call.block, where)
         return True
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 from ..catalog.dialect import Headers
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from ..json.json_values import JSONObject, objects, string
 from ..limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit, refusal_of
 from ..limits.rate_headers import amount
 from ..model.provider_error import ErrorCategory, ProviderError
-from ..wire.error_bodies import is_spent
+from ..wire.error_bodies import error_object, is_spent
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}
 """HTTP status → its refusal."""
@@ -51,15 +51,7 @@ def read_report(provider: str, headers: Headers, now: float, error: ProviderErro
 
 
 def _violations(body: bytes) -> list[JSONObject]:
-    try:
-        value: JSON = loads(body)
-    except MalformedJSONError:
-        return []
-    if type(value) is list and value:
-        value = value[0]
-    if type(value) is not dict:
-        return []
-    details = objects(mapping(value, "error") or value, "details")
+    details = objects(error_object(body), "details")
     return [violation for detail in details for violation in objects(detail, "violations")]
 
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ..errors import InvalidRequestError
 from ..json.json_values import JSON, JSONObject
-from ..model.request import ThinkingConfig, ThinkingLevel
+from ..model.request import LEVEL_PLACES, ThinkingConfig, ThinkingLevel
 
 Row = TypeVar("Row")
 
@@ -27,15 +27,8 @@ class Budget:
 
     def tokens(self, level: ThinkingLevel) -> int:
         """Return the level's budget: the minimum plus none, a third, two thirds or all of the range."""
-        return self.minimum + (self.maximum - self.minimum) * THIRDS[level] // 3
+        return self.minimum + (self.maximum - self.minimum) * LEVEL_PLACES[level] // 3
 
-
-THIRDS: dict[ThinkingLevel, int] = {
-    ThinkingLevel.NONE: 0,
-    ThinkingLevel.LOW: 1,
-    ThinkingLevel.MED: 2,
-    ThinkingLevel.HIGH: 3,
-}
 
 BUDGETS: dict[str, Budget] = {
     "gemini-2.5-pro": Budget(128, 32768),
@@ -158,7 +151,7 @@ def _budget_of_level(model: str, budget: Budget, level: ThinkingLevel) -> int:
 
 def word_of_level(model: str, level: ThinkingLevel, warnings: list[str]) -> str:
     """Return a model's word for a level, in upper case. Adds a warning if the model cannot disable thinking."""
-    word = (_row(LEVELS, model) or OTHER_LEVELS)[THIRDS[level]]
+    word = (_row(LEVELS, model) or OTHER_LEVELS)[LEVEL_PLACES[level]]
     if level is ThinkingLevel.NONE:
         warnings.append(f"thinking: {model} cannot disable thinking; {word}, its lowest level, was sent")
     return word

@@ -9,8 +9,8 @@ import base64
 
 from ..gemini.block_writer import BlockWriter as GeminiBlockWriter
 from ..gemini.block_writer import data_of_url, media_type_of
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, objects
-from ..model.messages import Block, File, Image, ProviderState, Text, Thinking, ToolCall, ToolResult
+from ..json.json_values import JSON, JSONObject, objects
+from ..model.messages import Block, File, Image, ProviderState, Text, Thinking, ToolCall, ToolResult, state_for
 from ..wire.omission_warnings import foreign_thinking, note_foreign_refusal
 from .steps import CALL, RESULT, SIGNATURE, SUMMARY, THOUGHT
 
@@ -42,16 +42,11 @@ class BlockWriter(GeminiBlockWriter):
         return super().content(block, field)
 
     def call(self, block: ToolCall, field: str) -> JSONObject:
-        """Return a `function_call` step. Arguments that are no JSON object are sent as text in one, and not lost."""
+        """Return a `function_call` step."""
         self._note_cache_mark(block.cache_control, field)
-        arguments: JSONObject
-        try:
-            arguments = block.parsed
-        except MalformedJSONError:
-            self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
-            arguments = {"arguments": block.arguments}
+        arguments = self._arguments(block, field)
         step: dict[str, JSON] = {"type": CALL, "id": block.id, "name": block.name, "arguments": arguments}
-        return {**step, **self._own(block.state)}
+        return {**step, **state_for(block.state, self._maker)}
 
     def result(self, block: ToolResult, call: ToolCall, field: str) -> tuple[JSONObject, list[JSONObject]]:
         """Return a `function_result` step, which may contain any file, and nothing beside it."""
@@ -87,7 +82,7 @@ class BlockWriter(GeminiBlockWriter):
             content["mime_type"] = media_type
         if isinstance(block, Image) and block.detail in RESOLUTIONS:
             content["resolution"] = RESOLUTIONS[block.detail]
-        return {**content, **self._own(block.state)}
+        return {**content, **state_for(block.state, self._maker)}
 
     def _thought(self, block: Thinking) -> JSONObject | None:
         """Return a `thought` step for the provider that made it; None, with a warning, for any other."""
@@ -99,17 +94,13 @@ class BlockWriter(GeminiBlockWriter):
         if block.signature:
             step[SIGNATURE] = block.signature
         summary: list[JSON] = [self.text(block.text)] if block.text else []
-        summary.extend(objects(self._own(block.state), SUMMARY))
+        summary.extend(objects(state_for(block.state, self._maker), SUMMARY))
         if summary:
             step[SUMMARY] = summary
         return step if len(step) > 1 else None
 
     def _is_own(self, state: ProviderState | None) -> bool:
         return state is not None and state.provider == self._maker
-
-    def _own(self, state: ProviderState | None) -> JSONObject:
-        """Return the members of a state, if this provider made it."""
-        return state.data if state is not None and state.provider == self._maker else {}
 
 
 def _kind(media_type: str | None) -> str:

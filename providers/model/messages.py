@@ -45,6 +45,11 @@ class ProviderState:
     data: JSONObject
 
 
+def state_for(state: ProviderState | None, maker: str) -> JSONObject:
+    """Return the members of a state if this provider made it; none of another one's."""
+    return state.data if state is not None and state.provider == maker else {}
+
+
 @dataclass(slots=True, frozen=True)
 class CacheControl:
     """A mark that the prompt up to here may be cached, for dialects that have such marks.

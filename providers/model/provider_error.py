@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from ..errors import ManystreamError
@@ -133,24 +135,11 @@ class ProviderError(ManystreamError):
         self.model: str = ""
         self.host: str = ""
 
-    def _fields(self) -> tuple[object, ...]:
-        return (
-            self.category,
-            self.http_status,
-            self.message,
-            self.provider_code,
-            self.retry_after_ms,
-            self.retryable,
-            self.request_id,
-            self.body,
-            self.context_overflow,
-        )
-
     def __eq__(self, other: object) -> bool:
-        return self._fields() == other._fields() if isinstance(other, ProviderError) else NotImplemented
+        return _compared(self) == _compared(other) if isinstance(other, ProviderError) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._fields())
+        return hash(_compared(self))
 
     def __str__(self) -> str:
         facts = [
@@ -169,6 +158,12 @@ class ProviderError(ManystreamError):
             f"ProviderError({self.message!r}, category={self.category.name},"
             f" http_status={self.http_status}{code}, retryable={self.retryable})"
         )
+
+
+_compared: Callable[[ProviderError], object] = attrgetter(
+    "category", "http_status", "message", "provider_code", "retry_after_ms", "retryable", "request_id", "body",
+    "context_overflow",
+)  # fmt: skip
 
 
 def category_of_status(status: int) -> ErrorCategory:

@@ -33,6 +33,9 @@ class ThinkingLevel(enum.StrEnum):
     HIGH = "high"
 
 
+LEVEL_PLACES: dict[ThinkingLevel, int] = {level: place for place, level in enumerate(ThinkingLevel)}
+"""Level → its place in a table of words, and its budget in thirds of the way from the smallest one to the largest."""
+
 LevelName: TypeAlias = Literal["none", "low", "med", "medium", "high"]
 LEVEL_NAMES: dict[str, ThinkingLevel] = {**{level.value: level for level in ThinkingLevel}, "medium": ThinkingLevel.MED}
 """Name of a level → its `ThinkingLevel`. A request may have either."""

@@ -20,9 +20,9 @@ without a role that comes after a message is a system message, too.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ..errors import ManystreamError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, escaped_text, exact_loads, shown
@@ -164,91 +164,62 @@ def _may_follow(waiting: list[Thinking | RedactedThinking], block: Thinking | Re
     return len(waiting) == 1 and isinstance(waiting[0], Thinking) and isinstance(block, RedactedThinking)
 
 
+CARRIED = ("state", "cache_control")
+SOURCE = ("data", "media_type", "url", "file_id")
+
+MEMBERS: dict[type[Block], tuple[str, tuple[str, ...]]] = {
+    Text: ("text", ("text", *CARRIED)),
+    Thinking: ("thinking", ("text", "signature", "state")),
+    RedactedThinking: ("redacted_thinking", ("data", "state")),
+    Image: ("image", (*SOURCE, "detail", *CARRIED)),
+    File: ("file", (*SOURCE, "name", *CARRIED)),
+    ProviderBlock: ("provider_block", ("provider", "data")),
+}
+"""Block type → its kind, and its attributes in its row, or in a part of a result. Bytes are a member `base64`."""
+
+
 def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) -> Row:
     data: JSONObject = {"tool_call_id": block.id, "tool_name": block.name, "tool_args": block.arguments}
     for earlier in waiting:
-        if isinstance(earlier, Thinking):
-            data["thinking"] = _without_none(
-                {"text": earlier.text, "signature": earlier.signature, "state": _state(earlier.state)}
-            )
-        else:
-            data["redacted_thinking"] = _without_none({"data": earlier.data, "state": _state(earlier.state)})
+        kind, names = MEMBERS[type(earlier)]
+        data[kind] = _members(earlier, names)
     if not block.complete:
         data["complete"] = False
     if not is_readable(block):
         data["malformed"] = True
-    data.update(_carried(block.state, block.cache_control))
-    return Row("tool_call", None, escaped_text(data))
+    return Row("tool_call", None, escaped_text(data | _members(block, CARRIED)))
 
 
 def _block_row(block: Block, role: Role) -> Row:
     if isinstance(block, Text):
-        extra = _carried(block.state, block.cache_control)
+        extra = _members(block, CARRIED)
         if block.citations:
             extra["citations"] = list(block.citations)
         return Row(TEXT_KINDS[role], block.text, escaped_text(extra) if extra else None)
     if isinstance(block, ToolResult):
         data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
         if not isinstance(block.content, str):
-            data["output_blocks"] = [_content_json(part) for part in block.content]
-        data.update(_carried(None, block.cache_control))
-        return Row("tool_result", None, escaped_text(data))
-    kind, members = _other_json(block)
-    return Row(kind, None, escaped_text(members))
+            parts = [(MEMBERS[type(part)], part) for part in block.content]
+            data["output_blocks"] = [{"kind": kind, **_members(part, names)} for (kind, names), part in parts]
+        return Row("tool_result", None, escaped_text(data | _members(block, CARRIED[1:])))
+    kind, names = MEMBERS[type(block)]
+    return Row(kind, None, escaped_text(_members(block, names)))
 
 
-def _other_json(block: Block) -> tuple[str, JSONObject]:
-    if isinstance(block, Thinking):
-        members: JSONObject = {"text": block.text, "signature": block.signature, "state": _state(block.state)}
-        return "thinking", _without_none(members)
-    if isinstance(block, RedactedThinking):
-        return "redacted_thinking", _without_none({"data": block.data, "state": _state(block.state)})
-    if isinstance(block, ProviderBlock):
-        return "provider_block", {"provider": block.provider, "data": block.data}
-    if isinstance(block, Image | File):
-        return _source_json(block)
-    raise TypeError(f"{type(block).__name__} has no row")
-
-
-def _source_json(block: Image | File) -> tuple[str, JSONObject]:
-    members: JSONObject = {
-        "base64": base64.b64encode(block.data).decode() if block.data is not None else None,
-        "media_type": block.media_type,
-        "url": block.url,
-        "file_id": block.file_id,
-    }
-    if isinstance(block, Image):
-        members["detail"] = block.detail
-    else:
-        members["name"] = block.name
-    return (
-        "image" if isinstance(block, Image) else "file",
-        _without_none(members) | _carried(block.state, block.cache_control),
-    )
-
-
-def _content_json(part: Text | Image | File) -> JSONObject:
-    if isinstance(part, Text):
-        return {"kind": "text", "text": part.text} | _carried(part.state, part.cache_control)
-    kind, data = _source_json(part)
-    return {"kind": kind, **data}
-
-
-def _state(state: ProviderState | None) -> JSON:
-    return {"provider": state.provider, "data": state.data} if state is not None else None
-
-
-def _carried(state: ProviderState | None, cache_control: CacheControl | None) -> JSONObject:
-    data: JSONObject = {}
-    if state is not None:
-        data["state"] = _state(state)
-    if cache_control is not None:
-        data["cache_control"] = {"ttl": cache_control.ttl}
-    return data
-
-
-def _without_none(members: JSONObject) -> JSONObject:
-    return {name: value for name, value in members.items() if value is not None}
+def _members(block: Block, names: Sequence[str]) -> JSONObject:
+    """Return attributes of a block as members of its row, without those that are None."""
+    members: JSONObject = {}
+    for name in names:
+        value: object = getattr(block, name)
+        if isinstance(value, bytes | bytearray | memoryview):
+            members["base64"] = base64.b64encode(cast("bytes", value)).decode()
+        elif isinstance(value, ProviderState):
+            members[name] = {"provider": value.provider, "data": value.data}
+        elif isinstance(value, CacheControl):
+            members[name] = {"ttl": value.ttl}
+        elif value is not None:
+            members[name] = cast("JSON", value)
+    return members
 
 
 ROW = instance(Row)

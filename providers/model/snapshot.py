@@ -13,42 +13,18 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from operator import attrgetter, call, eq, is_
 from typing import TypeAlias, cast
 
 from ..errors import ManystreamError
-from .messages import (
-    BLOCK_TYPES,
-    Block,
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from .messages import BLOCK_TYPES, Block, CacheControl, Message, ProviderState, Role
 
 Look: TypeAlias = Callable[[Block], object]
 """Returns the values of a block, in a form that can be compared later."""
 
-MEMBERS: dict[type[Block], tuple[str, ...]] = {
-    Text: ("text", "citations", "cache_control", "state"),
-    Thinking: ("text", "signature", "state"),
-    RedactedThinking: ("data", "state"),
-    ToolCall: ("id", "name", "arguments", "complete", "state", "cache_control"),
-    ToolResult: ("tool_call_id", "content", "is_error", "cache_control"),
-    Image: ("data", "media_type", "url", "file_id", "detail", "cache_control", "state"),
-    File: ("data", "media_type", "url", "file_id", "name", "cache_control", "state"),
-    ProviderBlock: ("provider", "data"),
-}
+MEMBERS = {kind: tuple(member.name for member in fields(kind)) for kind in BLOCK_TYPES}
 """Block type → its attributes."""
 
 PLAIN_LOOKS: dict[type[Block], Look] = {kind: attrgetter(*members) for kind, members in MEMBERS.items()}

@@ -387,13 +387,12 @@ class _Checker:
             raise SchemaMismatchError(path, f"must be {_brief(schema['const'])}, not {_brief(value)}")
         return value
 
-    def check_any_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """Check `anyOf`: the value must match one of the schemas."""
-        return self._variant(value, items(schema, "anyOf"), path, depth)
-
-    def check_one_of(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """Check `oneOf` in the same way as `anyOf`: dialects request both in the same way."""
-        return self._variant(value, items(schema, "oneOf"), path, depth)
+    def check_variants(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
+        """Check `anyOf` and `oneOf` in the same way, as dialects request them: one of the schemas must match."""
+        for name in ("anyOf", "oneOf"):
+            if name in schema:
+                value = self._variant(value, items(schema, name), path, depth)
+        return value
 
     def _variant(self, value: JSON, variants: list[JSON], path: str, depth: int) -> JSON:
         """Return the value as the first matching schema converts it. Raises the error that is deepest in the value."""
@@ -505,8 +504,7 @@ KEYWORDS: tuple[tuple[frozenset[str], Callable[[_Checker, JSON, JSONObject, str,
     (frozenset(LIMITS), _Checker.check_limits),
     (frozenset({"properties", "required", "additionalProperties"}), _Checker.check_object),
     (frozenset({"items"}), _Checker.check_items),
-    (frozenset({"anyOf"}), _Checker.check_any_of),
-    (frozenset({"oneOf"}), _Checker.check_one_of),
+    (frozenset({"anyOf", "oneOf"}), _Checker.check_variants),
     (frozenset({"allOf"}), _Checker.check_all_of),
 )
 """The checked keywords, in order, and the method that checks them. Other keywords are not checked."""

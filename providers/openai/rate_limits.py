@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 
 from ..catalog.dialect import Headers
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
+from ..json.json_values import JSONObject, string
 from ..limits.quota_report import DAY, MINUTE, MONTH, SECOND, QuotaReport, Refusal, ReportedLimit, Unit, refusal_of
 from ..limits.rate_headers import HeaderRow, amount, read_rows
 from ..model.provider_error import ProviderError
-from ..wire.error_bodies import SPENT_QUOTA, is_too_large, passed_on_headers
+from ..wire.error_bodies import SPENT_QUOTA, error_object, is_too_large, passed_on_headers
 
 LONGEST_PAUSE = 60.0
 """Seconds. A used-up limit per day is RATE if the server's hint is not longer than this, else SPENT."""
@@ -123,7 +123,7 @@ _PER_DAY = re.compile(r"per[- ]day", re.IGNORECASE)
 
 def read_report(provider: str, headers: Headers, now: float, error: ProviderError | None, body: bytes) -> QuotaReport:
     """Return what a response reports about limits, as `ReadReport` says."""
-    value = _error_object(body) if error is not None else {}
+    value = error_object(body) if error is not None else {}
     headers = {**headers, **passed_on_headers(value)} if provider.startswith("openrouter") else headers
     ignored: list[str] = []
     limits = read_rows(SERVER_HEADERS.get(provider, OPENAI_HEADERS), headers, now, ignored)
@@ -201,17 +201,3 @@ def _unit(value: JSONObject, named: ReportedLimit | None) -> Unit | None:
         return named.unit
     kind = string(value, "type")
     return {"requests": Unit.REQUESTS, "tokens": Unit.TOKENS}.get(kind or "")
-
-
-def _error_object(body: bytes) -> JSONObject:
-    """Return the error object in a body, or an empty object."""
-    try:
-        value: JSON = loads(body) if body.lstrip()[:1] in (b"{", b"[") else None
-    except MalformedJSONError:
-        return {}
-    if type(value) is list and value:
-        value = value[0]
-    if type(value) is not dict:
-        return {}
-    inner = value.get("error")
-    return inner if type(inner) is dict else value

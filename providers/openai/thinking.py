@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..errors import InvalidRequestError
 from ..json.json_types import JSONObject
 from ..model.cached_requests import NO_PREWARM
-from ..model.request import ThinkingConfig, ThinkingLevel
+from ..model.request import LEVEL_PLACES, ThinkingConfig
 
 
 class Efforts(NamedTuple):
@@ -100,7 +100,6 @@ _VERSION = re.compile(r"gpt-(\d{1,9})(?:\.(\d{1,9}))?(?:$|-)")
 _LATER_GPT = re.compile(r"gpt-(?:[5-9]|[1-9]\d)(?:\.\d+)?(?:$|-)")
 _DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
 _SIZES = ("-mini", "-nano")
-_PLACE = {level: place for place, level in enumerate(ThinkingLevel)}
 
 
 def family_name(model: str) -> str:
@@ -120,7 +119,7 @@ def effort_for(model: str, config: ThinkingConfig) -> str | None:
     if config.level is None:
         return None
     efforts = _efforts(family_name(model))
-    return None if efforts is None else efforts[_PLACE[config.level]]
+    return None if efforts is None else efforts[LEVEL_PLACES[config.level]]
 
 
 def is_reasoning_model(model: str) -> bool:

@@ -11,10 +11,18 @@ from typing import TypeAlias
 
 from ..model.messages import Message, Role, ToolCall, ToolResult
 
+Place: TypeAlias = tuple[int, int]
+"""The position of a block in the conversation: of its message, and within the message."""
+
 TakenIds: TypeAlias = dict[str, int]
 """Id in use → the last number that was appended to it to make another id; 1 if there is none. Without the number, a
 thousand calls with one id would try all numbers each time.
 """
+
+
+def field_of(number: int, position: int) -> str:
+    """Return the path of a block, for errors and warnings, from the two numbers of its `Place`."""
+    return f"messages[{number}].content[{position}]"
 
 
 def unique_id(id: str, taken: TakenIds, form: Callable[[str], str] = str) -> str:

@@ -450,6 +450,13 @@ def object_of(body: bytes) -> JSON:
     return words if any(map(str.isalnum, words)) and words != "null" else ""
 
 
+def error_object(body: bytes) -> JSONObject:
+    """Return the error object in a body, which may be in an array; empty if it has none."""
+    value = object_of(body)
+    first = value[0] if type(value) is list and value else value
+    return (mapping(first, "error") or first) if type(first) is dict else {}
+
+
 def _category(facts: _Facts, http_status: int) -> ErrorCategory:
     for word in facts.words:
         if "content_filter" in word:

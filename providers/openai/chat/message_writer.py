@@ -20,7 +20,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TypeAlias
 
 from ...catalog.provider import Provider
 from ...json.json_values import JSON, JSONObject
@@ -38,18 +37,16 @@ from ...model.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    state_for,
 )
 from ...model.prefix_cache import Segment
-from ...wire.call_ids import TakenIds, unique_id
+from ...wire.call_ids import Place, TakenIds, field_of, unique_id
 from ...wire.omission_warnings import block_name, foreign_thinking, note_foreign_refusal
 from ...wire.quirks import ToolCallIdForm
 from ...wire.tool_names import named_call
 from ..system_messages import wire_role
 from .block_writer import BlockWriter, PlacedBlock, plain_text
 from .reasoning import DETAILS, STATE_MEMBER, TEXT_MEMBERS, state_members
-
-Place: TypeAlias = tuple[int, int]
-"""The position of a block in the conversation: of its message, and within the message."""
 
 _ALPHANUMERICS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -147,7 +144,7 @@ class MessageWriter:
                 elif type(block) is ToolResult:
                     calls = waiting.get(block.tool_call_id)
                     if not calls:
-                        where = _field(number, position)
+                        where = field_of(number, position)
                         self._warnings.append(f"{where}: result {block.tool_call_id!r} has no call and is not sent")
                         continue
                     call = calls.pop(0)
@@ -168,9 +165,9 @@ class MessageWriter:
             if type(block) is ToolResult:
                 continue  # it follows the message with its call
             if type(block) is ProviderBlock:
-                self._warnings.append(f"{_field(number, position)}: {block_name(block)} is not sent")
+                self._warnings.append(f"{field_of(number, position)}: {block_name(block)} is not sent")
             elif isinstance(block, (Image, File)) or (type(block) is Text and block.text):
-                blocks.append((_field(number, position), block))
+                blocks.append((field_of(number, position), block))
         if blocks:
             self._messages.append({"role": role, "content": self._parts.content(blocks)})
 
@@ -201,7 +198,7 @@ class MessageWriter:
             elif isinstance(block, (Thinking, RedactedThinking)):
                 thinking.append(block)
             elif isinstance(block, (Image, File, ProviderBlock)):
-                self._add_other(block, wire, _field(number, position))
+                self._add_other(block, wire, field_of(number, position))
         if thinking or self._quirks.reasoning_required:
             self.add_reasoning(wire, texts, thinking, bool(calls))
         if texts and "content" not in wire:
@@ -228,7 +225,7 @@ class MessageWriter:
 
     def add_sound(self, block: Image | File | ProviderBlock, wire: JSONObject) -> bool:
         """Refer to sound of this provider by its id. Returns False for any other block."""
-        audio = self._own(block.state).get("audio") if isinstance(block, File) else None
+        audio = state_for(block.state, self._provider.maker).get("audio") if isinstance(block, File) else None
         if type(audio) is not dict or not audio.get("id"):
             return False
         wire["audio"] = {"id": audio["id"]}
@@ -239,7 +236,7 @@ class MessageWriter:
         function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
         if block.state is None:
             return {"id": id, "type": "function", "function": function}
-        state = self._own(block.state)
+        state = state_for(block.state, self._provider.maker)
         if state.get("type") == "custom":
             return {"id": id, "type": "custom", "custom": {"name": block.name, "input": block.arguments}}
         return {"id": id, "type": "function", "function": function, **state_members(state)}
@@ -249,13 +246,13 @@ class MessageWriter:
         following: list[PlacedBlock] = []
         for id, result, place in answers:
             if result.is_error:
-                where = _field(*place)
+                where = field_of(*place)
                 self._warnings.append(f"{where}.is_error: not sent; this dialect has no mark for failed results")
             content: JSON = None
             if result.cache_control is None:
                 content = result.content if isinstance(result.content, str) else plain_text(result.content)
             if content is None:
-                content = self._result_content(id, result, _field(*place), following)
+                content = self._result_content(id, result, field_of(*place), following)
             self._messages.append({"role": "tool", "tool_call_id": id, "content": content})
         if following:
             self._messages.append({"role": "user", "content": self._parts.content(following)})
@@ -287,9 +284,12 @@ class MessageWriter:
 
         with_calls: whether the message has calls.
         """
-        own = [block for block in thinking if isinstance(block, Thinking) and self._is_own(block.state)]
+        maker = self._provider.maker
+        own = [
+            block for block in thinking if isinstance(block, Thinking) and block.state and block.state.provider == maker
+        ]
         if len(own) < len(thinking):
-            self._warnings.append(foreign_thinking(self._provider.maker))
+            self._warnings.append(foreign_thinking(maker))
         for block in own:
             wire.update(self.own_state(block.state))
         member = self._quirks.reasoning_return
@@ -302,7 +302,7 @@ class MessageWriter:
             if text and DETAILS not in wire:
                 wire["reasoning"] = text
         elif member == "as_received":
-            received = self._own(own[-1].state).get(STATE_MEMBER) if own else None
+            received = state_for(own[-1].state, maker).get(STATE_MEMBER) if own else None
             if text and type(received) is str and received in TEXT_MEMBERS:
                 wire[received] = text
         elif member == "thinking_parts":
@@ -313,12 +313,6 @@ class MessageWriter:
         elif text or self._quirks.reasoning_required:
             wire[member] = text
 
-    def _is_own(self, state: ProviderState | None) -> bool:
-        return state is not None and state.provider == self._provider.maker
-
-    def _own(self, state: ProviderState | None) -> JSONObject:
-        return state.data if state is not None and state.provider == self._provider.maker else {}
-
     def add_text_state(self, wire: JSONObject, state: ProviderState | None) -> None:
         """Add the members of an assistant's message that a text's state has, or a warning for another's refusal."""
         wire.update(self.own_state(state))
@@ -326,7 +320,7 @@ class MessageWriter:
 
     def own_state(self, state: ProviderState | None) -> JSONObject:
         """Return the members of an assistant's message that a block's state has."""
-        return state_members(self._own(state))
+        return state_members(state_for(state, self._provider.maker))
 
 
 def _thinking_part(text: str) -> JSONObject:
@@ -346,9 +340,5 @@ def _thinking_parts(blocks: Sequence[Thinking]) -> list[JSON]:
     return parts
 
 
-def _field(number: int, position: int) -> str:
-    return f"messages[{number}].content[{position}]"
-
-
 def _unanswered(id: str, place: Place) -> str:
-    return f"{_field(*place)}: call {id!r} has no result and is not sent"
+    return f"{field_of(*place)}: call {id!r} has no result and is not sent"

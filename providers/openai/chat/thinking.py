@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ...errors import InvalidRequestError
 from ...json.json_values import JSONObject
-from ...model.request import ThinkingConfig, ThinkingLevel
+from ...model.request import LEVEL_PLACES, ThinkingConfig, ThinkingLevel
 from ...wire.quirks import Quirks, ThinkingMember
 from ..thinking import effort_for, is_reasoning_model
 
@@ -18,7 +18,6 @@ BUDGETS: dict[ThinkingLevel, int] = {
 }
 """Level → tokens, for servers that expect tokens and whose models' limits are unknown."""
 
-_LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
 _OFF = "none"
 
 
@@ -35,7 +34,7 @@ def _effort(config: ThinkingConfig, model: str, quirks: Quirks) -> str | None:
     """Return the effort word: the request's own, else that of the model in OpenAI's table, else the server's."""
     effort = effort_for(model, config)
     if effort is None and config.level is not None and not _refuses_effort(model):
-        effort = quirks.efforts[_LEVELS.index(config.level)]
+        effort = quirks.efforts[LEVEL_PLACES[config.level]]
     return effort
 
 

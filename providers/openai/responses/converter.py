@@ -23,11 +23,11 @@ from ...model.messages import (
     Image,
     Message,
     ProviderBlock,
-    ProviderState,
     Role,
     Text,
     Thinking,
     ToolCall,
+    state_for,
 )
 from ...model.messages import ToolResult as Result
 from ...wire.accumulate import REFUSAL, Accumulator
@@ -131,13 +131,13 @@ class ResponsesConverter(HistoryConverter):
     def _item(self, block: Block, parts: BlockWriter, calls: dict[str, JSONObject]) -> JSONObject | None:
         """Return a block's item, or None if it has none. calls: the states of the calls before, by their ids."""
         if isinstance(block, Text):
-            state = dict(self._state(block.state))
+            state = dict(state_for(block.state, self.provider.maker))
             refusal = string(state, REFUSAL)
             state.pop(REFUSAL, None)
             content: JSON = content_with(refusal, block.text) if refusal else block.text
             return {"type": "message", "role": "assistant", "content": content, **state}
         if isinstance(block, ToolCall):
-            state = self._state(block.state)
+            state = state_for(block.state, self.provider.maker)
             calls[block.id] = state
             return call_item(block, state, wire_call_id(block.id))
         if isinstance(block, Result):
@@ -147,13 +147,9 @@ class ResponsesConverter(HistoryConverter):
             output = parts.output(block.content, None)
             return {"type": output_kind(state), "call_id": wire_call_id(block.tool_call_id), "output": output}
         if isinstance(block, Thinking):
-            state = self._state(block.state)
+            state = state_for(block.state, self.provider.maker)
             return reasoning_item(state) if state else None
         return block.data if isinstance(block, ProviderBlock) and takes_block(self.provider, block) else None
-
-    def _state(self, state: ProviderState | None) -> JSONObject:
-        """Return the members that are sent back to this provider, or none for state of another one."""
-        return state.data if state is not None and state.provider == self.provider.maker else {}
 
     # --- in ---
 

@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
-from typing import TypeAlias
 
 from ...catalog.provider import Provider, takes_block
 from ...json.json_values import JSON, JSONObject, MalformedJSONError, loads, string
@@ -33,16 +32,16 @@ from ...model.messages import (
     Image,
     Message,
     ProviderBlock,
-    ProviderState,
     RedactedThinking,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
+    state_for,
 )
 from ...model.prefix_cache import Segment
 from ...wire.accumulate import REFUSAL
-from ...wire.call_ids import TakenIds, unique_id
+from ...wire.call_ids import Place, TakenIds, unique_id
 from ...wire.omission_warnings import (
     foreign_block,
     foreign_thinking,
@@ -69,9 +68,6 @@ APPROVALS = frozenset({"true", "yes", "approve", "approved"})
 
 OUTPUT_MEMBERS = frozenset({"output", "status", "approve", "reason", "acknowledged_safety_checks", "max_output_length"})
 """Members of output items. A result that is a JSON object of these is the item."""
-
-Place: TypeAlias = tuple[int, int]
-"""The position of a block in the conversation: of its message, and within the message."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -232,7 +228,7 @@ class MessageWriter:
             return
         state: JSONObject = {}
         if block.state is not None:
-            state = self._state(block.state)
+            state = state_for(block.state, self.maker)
             note_foreign_refusal(block.state, self.maker, self.warnings)
         phase, refusal = string(state, "phase"), string(state, REFUSAL)
         message = self.open_text
@@ -252,7 +248,7 @@ class MessageWriter:
 
         Without ciphertext and text the server could only look it up. So it is sent only to a server that stores items.
         """
-        state = self._state(block.state)
+        state = state_for(block.state, self.maker)
         if block.state is None or block.state.provider != self.maker or isinstance(block, RedactedThinking):
             self.warnings.append(foreign_thinking(self.maker))
         elif (self.stores and state) or state.get("encrypted_content") or state.get("content"):
@@ -272,7 +268,7 @@ class MessageWriter:
             self.items.append({"type": "function_call", "call_id": call_id, "name": block.name, "arguments": arguments})
             self.waiting.append(self._output("function_call_output", call_id, result))
             return
-        state = self._state(block.state)
+        state = state_for(block.state, self.maker)
         self.items.append(call_item(block, state, call_id))
         if is_own_call(state):
             self.waiting.append(own_result(state, result, self.parts))
@@ -318,10 +314,6 @@ class MessageWriter:
         """Add the outputs of the calls before."""
         self.items.extend(self.waiting)
         self.waiting = []
-
-    def _state(self, state: ProviderState | None) -> JSONObject:
-        """Return the members that are sent back to this provider, or none for state of another one."""
-        return state.data if state is not None and state.provider == self.maker else {}
 
     def _without_loose_calls(self) -> list[JSONObject]:
         """Return the items without the provider's own calls that have no output."""

@@ -24,7 +24,16 @@ from ...json.json_values import JSON, JSONObject, string
 from ...limits.output_limits import output_limit
 from ...model.messages import Message
 from ...model.prefix_cache import CachedPrefix, PrefixCache, Segment, Write, serialised, write_messages
-from ...model.request import TOOL_CHOICE_MODES, Request, ThinkingConfig, ThinkingLevel, Tool, given_of, prefix_cache_of
+from ...model.request import (
+    LEVEL_PLACES,
+    TOOL_CHOICE_MODES,
+    Request,
+    ThinkingConfig,
+    ThinkingLevel,
+    Tool,
+    given_of,
+    prefix_cache_of,
+)
 from ...model.request_rules import validate_options
 from ...model.structured import schema_of
 from ...wire.quirks import Quirks
@@ -80,9 +89,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
 
 MIN_OUTPUT_TOKENS = 16
 """The smallest `max_output_tokens` that the API accepts."""
-
-LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
-"""The order of the words in `Quirks.efforts`."""
 
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
 """The value of `include` that requests encrypted reasoning."""
@@ -252,7 +258,7 @@ def _add_reasoning(body: JSONObject, request: Request, model: str, quirks: Quirk
     effort = effort_for(model, config)
     if effort is None and config.level is not None and may_reason(model) and not is_reasoning_model(model):
         # Another maker's model, which is not in the table. The server's profile has its words.
-        effort = quirks.efforts[LEVELS.index(config.level)]
+        effort = quirks.efforts[LEVEL_PLACES[config.level]]
     reasoning: JSONObject = {}
     if effort is not None:
         reasoning["effort"] = effort

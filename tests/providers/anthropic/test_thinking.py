@@ -8,7 +8,6 @@ import pytest
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.thinking import (
     LEVEL_EFFORT,
-    LEVEL_STEPS,
     MODELS,
     NEW_CLAUDE,
     OTHER_MODEL,
@@ -36,7 +35,7 @@ def body(model: str, thinking: ThinkingLevel | ThinkingConfig) -> tuple[Any, Any
 
 
 def test_every_level_is_in_both_tables() -> None:
-    assert set(LEVEL_STEPS) == set(LEVEL_EFFORT) == set(ThinkingLevel)
+    assert set(LEVEL_EFFORT) == set(ThinkingLevel)
 
 
 @pytest.mark.parametrize(
