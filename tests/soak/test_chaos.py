@@ -117,8 +117,8 @@ class Chaos:
     def search(self, data: bytes, where: str) -> None:
         self.expect(not any(secret in data for secret in SECRETS), f"the key is in {where}")
 
-    async def eventually(self, what: str, condition: Callable[[], object]) -> None:
-        with trio.move_on_after(60):
+    async def eventually(self, what: str, condition: Callable[[], object], seconds: float = 60) -> None:
+        with trio.move_on_after(seconds):
             while not condition():
                 await trio.sleep(0.05)
         self.expect(condition(), f"never: {what}")
@@ -254,7 +254,7 @@ class Chaos:
         where = "--provider", "openai", "--provider", "anthropic", "--base-url", f"http://127.0.0.1:{self.port}"
         async with self.process(name, "serve", *where, *limits, "--trace", self.folder / "traces") as process:
             output = self.folder / f"{name}.out"
-            await self.eventually(f"{name} starts", lambda: b"Ctrl-C" in output.read_bytes())
+            await self.eventually(f"{name} starts", lambda: b"Ctrl-C" in output.read_bytes(), LONGEST)
             port = int(output.read_bytes().split(b"http://127.0.0.1:")[1].split()[0])
             descriptors = functools.partial(os.listdir, f"/proc/{process.pid}/fd")
             most = len(descriptors()) + 16  # idle connections to the provider
