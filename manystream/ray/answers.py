@@ -26,26 +26,38 @@ that was killed."""
 LOCK_EVERY_SECONDS = 0.1
 
 
-class AnswerKeeper:
+class AnswerKeeper(Journal):
     """An open journal whose records can be read again. It is not safe for threads. Raises `JournalError`.
 
     path: the file of answers. The failures go to another file beside it, as in a batch.
     retry_failed: whether ids are asked again that failed in earlier runs.
-    sleep: waits so many seconds.
+    sleep: waits so many seconds, while another process has the journal open.
     """
 
     def __init__(self, path: str, *, retry_failed: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
-        self._journal = _open(path, sleep)
+        super().__init__(Path(path))
+        self._answer_at: dict[LineId, int] = {}  # id → where its record begins
+        self._failure_at: dict[LineId, int] = {}
+        waited = 0.0
+        while True:
+            try:
+                self.__enter__()
+                break
+            except LockedError:
+                if waited >= LOCK_SECONDS:
+                    raise
+            sleep(LOCK_EVERY_SECONDS)
+            waited += LOCK_EVERY_SECONDS
         if retry_failed:
-            self._journal.forget_failures()
+            self._failure_at.clear()
 
     def lookup(self, ids: Sequence[LineId]) -> dict[LineId, bytes]:
         """Return id → record for those ids that were answered or have failed. Raises `OSError`."""
         found: dict[LineId, bytes] = {}
         for id in ids:
-            record = self._journal.record_of(id)
-            if record is not None:
-                found[id] = record
+            for places, file in ((self._answer_at, self._answers), (self._failure_at, self._errors)):
+                if id in places and id not in found:
+                    found[id] = self._opened(file).line_at(places[id])
         return found
 
     def record(self, answers: Sequence[Answer]) -> dict[LineId, bytes]:
@@ -56,69 +68,25 @@ class AnswerKeeper:
         first: dict[LineId, Answer] = {}
         late: list[LineId] = []
         for answer in answers:
-            if answer.id in first or self._journal.has(answer.id):
+            if answer.id in first or answer.id in self._answer_at or answer.id in self._failure_at:
                 late.append(answer.id)
             else:
                 first[answer.id] = answer
-        self._journal.record_ended(list(first.values()))
+        good = [(answer.id, answer.record) for answer in first.values() if not answer.failed]
+        bad = [(answer.id, answer.record) for answer in first.values() if answer.failed]
+        if good:
+            at = self._opened(self._answers).size
+            self.record_encoded(good, ())
+            _note(self._answer_at, good, at)
+        if bad:
+            at = self._opened(self._errors).size
+            self.record_encoded((), [record for _, record in bad])
+            _note(self._failure_at, bad, at)
         return self.lookup(late)
 
     def close(self) -> None:
         """Close the files. Recording raises `JournalError` after this."""
-        self._journal.__exit__(None, None, None)
-
-
-def _open(path: str, sleep: Callable[[float], None]) -> _IndexedJournal:
-    """Open the journal. Wait a moment while another process has it open."""
-    waited = 0.0
-    while True:
-        try:
-            journal = _IndexedJournal(Path(path))
-            journal.__enter__()
-            return journal
-        except LockedError:
-            if waited >= LOCK_SECONDS:
-                raise
-        sleep(LOCK_EVERY_SECONDS)
-        waited += LOCK_EVERY_SECONDS
-
-
-class _IndexedJournal(Journal):
-    """A journal that knows where the record of each id begins."""
-
-    def __init__(self, answers: Path) -> None:
-        super().__init__(answers)
-        self._answer_at: dict[LineId, int] = {}
-        self._failure_at: dict[LineId, int] = {}
-
-    def has(self, id: LineId) -> bool:
-        """Return whether the id was answered or has failed."""
-        return id in self._answer_at or id in self._failure_at
-
-    def record_of(self, id: LineId) -> bytes | None:
-        """Return the id's record, or None if it has none."""
-        position = self._answer_at.get(id)
-        if position is not None:
-            return self._opened(self._answers).line_at(position)
-        position = self._failure_at.get(id)
-        return self._opened(self._errors).line_at(position) if position is not None else None
-
-    def record_ended(self, ended: Sequence[Answer]) -> None:
-        """Write records, each of an id that has none. Raises `OSError` and `JournalError`."""
-        answers = [(answer.id, answer.record) for answer in ended if not answer.failed]
-        failures = [(answer.id, answer.record) for answer in ended if answer.failed]
-        if answers:
-            at = self._opened(self._answers).size
-            self.record_encoded(answers, ())
-            _note(self._answer_at, answers, at)
-        if failures:
-            at = self._opened(self._errors).size
-            self.record_encoded((), [record for _, record in failures])
-            _note(self._failure_at, failures, at)
-
-    def forget_failures(self) -> None:
-        """Forget the failures of earlier runs, so that their ids have no record."""
-        self._failure_at.clear()
+        self.__exit__(None, None, None)
 
     def _read_answer(self, position: int, record: JSONObject) -> str | None:
         reason = super()._read_answer(position, record)

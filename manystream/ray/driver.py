@@ -25,9 +25,9 @@ from .amount_leases import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .ledger import Ledger
-from .rate_leases import Keeper, Lease
+from .rate_leases import Lease
 from .shared_budget import SharedBudget
-from .shared_rates import keepers_of
+from .shared_rates import RateKeeper
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
 
@@ -138,7 +138,7 @@ class ClusterBatch:
     counters: Counters = field(default_factory=Counters, init=False)
     ledger: Ledger = field(default_factory=Ledger, init=False)  # the rows that are not answered yet
     _intake: Intake = field(init=False)
-    _keepers: tuple[Keeper, ...] = field(default=(), init=False)
+    _keeper: RateKeeper = field(init=False)
     _budget: SharedBudget | None = field(default=None, init=False)
     _workers: list[_Worker] = field(default_factory=list[_Worker], init=False)  # by number, also those that are lost
     _came: bool = field(default=False, init=False)
@@ -181,7 +181,7 @@ class ClusterBatch:
     async def _drive(self, input: _Input) -> None:
         watch = Watch(trio.current_time())
         limits = {EVERY_CALL: self.limit} if self.limit is not None else {}
-        self._keepers = keepers_of(limits, trio.current_time())
+        self._keeper = RateKeeper(limits, trio.current_time())
         try:
             while not self._stopped and not self.ledger.done:
                 for concurrency in self.concurrency[len(self._live) :]:
@@ -307,10 +307,7 @@ class ClusterBatch:
         self._came = True
         watch.replied(worker.number)
         if reply.requests:
-            now = trio.current_time()
-            worker.leases = tuple(
-                keeper.grant(request, now) for keeper, request in zip(self._keepers, reply.requests, strict=True)
-            )
+            worker.leases = self._keeper.renew(reply.requests, trio.current_time())
         if not worker.is_ready:
             worker.is_ready = True
             self.ledger.add_actor(worker.number, worker.concurrency)

@@ -24,19 +24,6 @@ from .rate_leases import RENEW_SECONDS, Keeper, Lease, LeasedEntry, LeaseRequest
 logger: logging.Logger = logging.getLogger("manystream.ray")
 
 
-def keepers_of(limits: Mapping[str, RateLimit], now: float, epoch: int = 1) -> tuple[Keeper, ...]:
-    """Return a keeper for each limit over time: those of the first entry, in the order of `limits_of`, then the next.
-
-    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing is granted for
-    one lease.
-    """
-    return tuple(
-        Keeper((row.limit or 0.0) / row.window, now, epoch=epoch, recovers=True)
-        for limit in limits.values()
-        for row in limits_of(limit)
-    )
-
-
 class EngineRates:
     """The part of the shared limits that an engine may use, and the time until which it may start calls.
 
@@ -77,13 +64,20 @@ class EngineRates:
 class RateKeeper:
     """The keeper of shared limits. It is not safe for threads.
 
+    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing is granted for
+    one lease.
+
     limits: the limits of all engines together, by their keys in `Traffic.rates`.
     now: the current time in seconds.
     epoch: a number that is higher than that of each earlier keeper of these limits.
     """
 
-    def __init__(self, limits: Mapping[str, RateLimit], now: float, epoch: int) -> None:
-        self._keepers = keepers_of(limits, now, epoch)
+    def __init__(self, limits: Mapping[str, RateLimit], now: float, epoch: int = 1) -> None:
+        self._keepers = [  # of the limits over time of the first entry, then of the next
+            Keeper((row.limit or 0.0) / row.window, now, epoch=epoch, recovers=True)
+            for limit in limits.values()
+            for row in limits_of(limit)
+        ]
 
     def renew(self, requests: Sequence[LeaseRequest], now: float) -> tuple[Lease, ...]:
         """Return a lease for each request of one engine."""

@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
-from manystream.ray.shared_rates import EngineRates, keepers_of
+from manystream.ray.shared_rates import EngineRates, RateKeeper
 
 LIMITS = {
     "*": ms.RateLimit(requests_per_minute=120, tokens_per_minute=6000, concurrent=3),
@@ -17,14 +17,14 @@ LIMITS = {
 
 
 def test_a_keeper_of_each_limit_waits_for_one_lease() -> None:
-    keepers = keepers_of(LIMITS, 10.0)
+    keeper = RateKeeper(LIMITS, 10.0)
     for now, rates in ((13.9, [0.0, 0.0, 0.0]), (14.0, [2.0, 100.0, 0.5])):
         request = LeaseRequest("a", 1.0, LeaseNumber(), 0.0, math.inf)
-        found = [keeper.grant(request, now) for keeper in keepers]
+        found = keeper.renew([request] * 3, now)
         assert [lease.rate for lease in found] == rates
     assert found[0].number == LeaseNumber(1, 2)
-    (keeper,) = keepers_of({"*": LIMITS["sim"]}, 0.0, 9)
-    assert keeper.grant(request, 4.0) == Lease(LeaseNumber(9, 1), 1.0, 0.5)
+    keeper = RateKeeper({"*": LIMITS["sim"]}, 0.0, 9)
+    assert keeper.renew([request], 4.0) == (Lease(LeaseNumber(9, 1), 1.0, 0.5),)
 
 
 def test_an_engine_asks_for_as_much_as_possible_first() -> None:
