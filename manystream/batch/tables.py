@@ -238,7 +238,9 @@ class _ParquetRows(Rows):
 
     def line(self, row: JSONObject) -> JSONObject:
         """Return a row whose messages, tools and other options lack the members that Arrow has for other rows only."""
-        return {name: _without_nulls(value) if name in self._options else value for name, value in row.items()}
+        return {
+            name: cast("JSON", without_nulls(value)) if name in self._options else value for name, value in row.items()
+        }
 
     def _row(self, batch: Any, place: int, first: int, refused: dict[int, str]) -> JSONObject:
         """Return a row whose values are read one by one. One that Python does not have is a text, such as a date after
@@ -256,12 +258,19 @@ class _ParquetRows(Rows):
         return row
 
 
-def _without_nulls(value: JSON) -> JSON:
-    """Return a value whose objects have no members that are null."""
-    if type(value) is list:
-        return [_without_nulls(each) for each in value]
-    if type(value) is dict:
-        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
+def without_nulls(value: object) -> object:
+    """Return a value as lists and dicts, without members that are null.
+
+    All structs of a column have the same members, so a member that one row has is null in the others.
+    """
+    if not isinstance(value, (str, list, dict)):
+        to_list: Callable[[], object] | None = getattr(value, "tolist", None)
+        value = to_list() if to_list is not None else value  # pandas makes an array of a list
+    if isinstance(value, (list, tuple)):
+        return [without_nulls(item) for item in cast("Sequence[object]", value)]
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {name: without_nulls(member) for name, member in members.items() if member is not None}
     return value
 
 

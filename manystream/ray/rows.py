@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 from .. import ErrorCategory, InvalidRequestError, ManystreamError, Request
 from ..batch.intake import RECORDED_TEXT
 from ..batch.lines import USAGE_MEMBERS, LineId
+from ..batch.tables import without_nulls
 from ..providers.json.json_values import JSONObject, integer, mapping, string
 
 ID, MESSAGES, PROMPT = "id", "messages", "prompt"
@@ -123,10 +124,10 @@ def _content(messages: object, prompt: object) -> object:
     """Return what a row asks, for `Request`. Raises `InvalidRequestError`."""
     if messages is not None and prompt is not None:
         raise InvalidRequestError(MESSAGES, f"and {PROMPT!r} are both given: a row asks one of them")
-    if messages is None and isinstance(_plain(prompt), list):
+    if messages is None and isinstance(without_nulls(prompt), list):
         messages = prompt
     if messages is not None:
-        found = _plain(messages)
+        found = without_nulls(messages)
         if not isinstance(found, list) or not found:
             given = "an empty list" if found == [] else type(messages).__name__
             raise InvalidRequestError(
@@ -138,22 +139,6 @@ def _content(messages: object, prompt: object) -> object:
     if not isinstance(prompt, str):
         raise InvalidRequestError(PROMPT, f"must be text, not {type(prompt).__name__}")
     return prompt
-
-
-def _plain(value: object) -> object:
-    """Return messages as lists and dicts, without members that are null.
-
-    All structs of a column have the same members, so a member that one row has is null in the others.
-    """
-    if not isinstance(value, (str, list, dict)):
-        to_list: Callable[[], object] | None = getattr(value, "tolist", None)
-        value = to_list() if to_list is not None else value  # pandas makes an array of a list
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in cast("Sequence[object]", value)]
-    if isinstance(value, dict):
-        members = cast("dict[str, object]", value)
-        return {name: _plain(member) for name, member in members.items() if member is not None}
-    return value
 
 
 def unsent_record(id: LineId, message: str) -> JSONObject:
