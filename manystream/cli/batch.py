@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -70,6 +71,7 @@ from .batch_targets import (
     read_target_options,
 )
 from .batch_ways import add_way_arguments, check_ways, deadline_line, read_deadline, receipt, under_way_line, way_lines
+from .options import add_number
 from .output.errors import CommandError
 from .output.terminal import Paint, can_redraw, one_line
 
@@ -180,7 +182,7 @@ class Run:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `manystream batch` to the parser."""
-    add = parser.add_argument
+    add, number = parser.add_argument, partial(add_number, parser)
     add(
         "prompts",
         metavar="PROMPTS",
@@ -203,13 +205,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--shard", metavar="I/N", help="send every Nth line only, as shard I of 0 to N-1; see `shards` below")
     add_target_arguments(parser)
     add_request_arguments(parser)
-    add("--concurrency", type=int, default=100, metavar="N", help="calls at a time (default: 100)")
-    add("--max-rps", type=float, metavar="R", help="requests per second (default: no limit)")
-    add("--max-tpm", type=float, metavar="T", help="input and output tokens per minute, roughly (default: no limit)")
-    add("--budget", type=float, metavar="USD", help="US dollars for all runs on these files (default: no limit)")
+    number("--concurrency", kind=int, default=100, metavar="N", help="calls at a time (default: 100)")
+    number("--max-rps", metavar="R", help="requests per second (default: no limit)")
+    number("--max-tpm", metavar="T", help="input and output tokens per minute, roughly (default: no limit)")
+    number("--budget", metavar="USD", help="US dollars for all runs on these files (default: no limit)")
     add("--prices", metavar="FILE", help="a JSON file with prices of your own, by model")
     add("--no-adaptive", action="store_true", help="learn no limits from what servers report and refuse")
-    add("--attempts", type=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)")
+    number("--attempts", kind=int, default=6, metavar="N", help="the most attempts of a line in one run (default: 6)")
     add(
         "--outage",
         type=float,
@@ -222,7 +224,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--cache", metavar="DIR", help="keep answers in this folder, and send no line whose answer is there")
     add_way_arguments(parser)
     add("--ray", metavar="ADDRESS", help="use a Ray cluster: HOST:PORT, auto or local")
-    add("--actors", type=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)")
+    number("--actors", kind=int, metavar="N", help="the workers on the cluster (default: one for each of its CPUs)")
     add("--monitor", action="store_true", help="allow `manystream top` to show this process")
     add("--plain", action="store_true", help="show progress as plain lines, also on a terminal")
     parser.epilog = EPILOG
@@ -309,10 +311,6 @@ def _read_options(arguments: argparse.Namespace) -> BatchOptions:
 
 def _check_options(options: BatchOptions) -> None:
     """Raise `CommandError` for values that cannot be, and for options that do not go together."""
-    given = {"--concurrency": options.concurrency, "--attempts": options.attempts, "--actors": options.actors}
-    for name, value in (given | options.shared_limits).items():
-        if value is not None and not (math.isfinite(value) and value > 0):
-            raise CommandError(f"{name} must be above 0, not {value:g}", status=2)
     if not options.outage >= 0:
         raise CommandError(f"--outage must be a number of seconds of at least 0, not {options.outage:g}", status=2)
     if options.ray is not None or options.actors is not None:

@@ -16,6 +16,7 @@ from ..providers.json.json_types import AnswerType
 from ..providers.json.json_values import JSONObject, MalformedJSONError, loads_object
 from ..providers.model.structured import is_schema, schema_of
 from ..transport.files import read_file
+from .options import add_number
 from .output.errors import CommandError
 
 
@@ -23,7 +24,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options to the parser."""
     add = parser.add_argument
     add("--system", metavar="TEXT", help="the system prompt of all lines")
-    add("--max-tokens", type=int, metavar="N", help="the longest answer of a line, in tokens")
+    add_number(parser, "--max-tokens", kind=int, metavar="N", help="the longest answer of a line, in tokens")
     add("--temperature", type=float, metavar="T", help="the temperature of all lines")
     add(
         "--schema",
@@ -44,8 +45,6 @@ def read_request_options(arguments: argparse.Namespace) -> CommonOptions:
     if arguments.system is not None:
         options["system"] = arguments.system
     if arguments.max_tokens is not None:
-        if arguments.max_tokens < 1:
-            raise CommandError(f"--max-tokens must be above 0, not {arguments.max_tokens}", status=2)
         options["max_output_tokens"] = arguments.max_tokens
     if arguments.temperature is not None:
         if not 0 <= arguments.temperature < math.inf:

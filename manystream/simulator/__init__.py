@@ -8,47 +8,27 @@ dialects write it in their wire format. `server` sends it at the right time.
 
 from __future__ import annotations
 
-from .knobs import HEADER, KnobError, Knobs, combine
-from .limit import Limit
-from .limiter import LimitCounts
-from .process import (
-    Simulator,
-    SimulatorError,
-    SimulatorOptions,
-    open_simulator,
-    open_simulator_thread,
-    serve,
-    settings_of,
-)
-from .prompt import Prompt, ToolDeclaration, ToolResult
-from .prompt_caches import CacheCounts
-from .replay import Replay, ReplayError, read_replay
-from .scenario import Scenario, write_scenario
-from .server import Server, Settings
-
-__all__ = [
-    "HEADER",
-    "CacheCounts",
-    "KnobError",
-    "Knobs",
-    "Limit",
-    "LimitCounts",
-    "Prompt",
-    "Replay",
-    "ReplayError",
-    "Scenario",
-    "Server",
-    "Settings",
-    "Simulator",
-    "SimulatorError",
-    "SimulatorOptions",
-    "ToolDeclaration",
-    "ToolResult",
-    "combine",
-    "open_simulator",
-    "open_simulator_thread",
-    "read_replay",
-    "serve",
-    "settings_of",
-    "write_scenario",
-]
+from .knobs import HEADER as HEADER
+from .knobs import KnobError as KnobError
+from .knobs import Knobs as Knobs
+from .knobs import combine as combine
+from .limit import Limit as Limit
+from .limiter import LimitCounts as LimitCounts
+from .process import Simulator as Simulator
+from .process import SimulatorError as SimulatorError
+from .process import SimulatorOptions as SimulatorOptions
+from .process import open_simulator as open_simulator
+from .process import open_simulator_thread as open_simulator_thread
+from .process import serve as serve
+from .process import settings_of as settings_of
+from .prompt import Prompt as Prompt
+from .prompt import ToolDeclaration as ToolDeclaration
+from .prompt import ToolResult as ToolResult
+from .prompt_caches import CacheCounts as CacheCounts
+from .replay import Replay as Replay
+from .replay import ReplayError as ReplayError
+from .replay import read_replay as read_replay
+from .scenario import Scenario as Scenario
+from .scenario import write_scenario as write_scenario
+from .server import Server as Server
+from .server import Settings as Settings

@@ -11,16 +11,7 @@ from .server_rules import SERVERS
 
 DEFAULT_BUCKET = 60.0
 DAY = 86_400.0
-WINDOWS = {
-    "requests_per_second": ("requests", 1.0),
-    "requests_per_minute": ("requests", 60.0),
-    "requests_per_day": ("requests", DAY),
-    "tokens_per_minute": ("tokens", 60.0),
-    "tokens_per_day": ("tokens", DAY),
-    "input_tokens_per_minute": ("input_tokens", 60.0),
-    "output_tokens_per_minute": ("output_tokens", 60.0),
-}
-"""Option of a limit → the dimension that it limits, and the window in seconds."""
+SECONDS = {"second": 1.0, "minute": 60.0, "day": DAY}
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -77,6 +68,8 @@ class Limit:
 
 
 DEFAULTS = {field.name: field.default for field in fields(Limit)}
+WINDOWS = {name: (name.partition("_per_")[0], SECONDS[name.rpartition("_")[2]]) for name in DEFAULTS if "_per_" in name}
+"""Option of a limit → the dimension that it limits, and the window in seconds."""
 
 
 def read_limit(text: str) -> Limit:
