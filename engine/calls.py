@@ -35,7 +35,7 @@ from ..transport.tls import TLSConfig
 from ..transport.tls_socket import TLSSocket
 from ..transport.url import Origin
 from .call.admission_control import AdmissionControl
-from .call.call import CallHooks, Counters, RunningCall, TargetRequest
+from .call.call import CallHooks, Counters, RunningCall, TargetRequest, nobody
 from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller, without_first
 from .call.completion import Completion
 from .call.handle import Call
@@ -127,7 +127,7 @@ class CallStarter:
         from .traffic.control import Dispatcher
 
         streamed = partial(self._make_request, True)
-        return Dispatcher(traffic, providers, self.runtime, self._wall_clock, self.preparer, streamed, self._watch)
+        return Dispatcher(traffic, providers, self.runtime, self.preparer, streamed, self._watch)
 
     def _wall_clock(self) -> float:
         return self.runtime.wall_clock()
@@ -185,8 +185,8 @@ class CallStarter:
         number, retry = self._started + 1, request.retry or self._retry
         clocks = self._clocks[stream] if request.timeouts is None else self.clocks_of(request, stream)
         running = RunningCall(
-            self.runtime, self._hooks, prepared, counters, number, clocks, retry, on_event, on_completion,
-            finish_response, admission,
+            self.runtime, self._hooks, prepared, counters, number, clocks, retry,
+            nobody if on_event is None else on_event, on_completion, finish_response, admission,
         )  # fmt: skip
         call = Call(running, request)
         if self.runtime.recording is not None:
@@ -225,7 +225,7 @@ class CallStarter:
             on_event = without_first(after, on_event)
         preparer = self.preparer if self._dispatcher is None else self._dispatcher.preparer(answer, self.preparer)
         prepared = preparer.attach(answer)
-        finish: Callable[[Response], None] = _leave_as_it_is
+        finish: Callable[[Response], None] | None = None
         if created_by is not None:
             first, wire = preparer.prepare(created_by, stream=False)
             prepared.unasked, prepared.asked = first.unasked, first.asked
@@ -369,15 +369,17 @@ def _guard(observer: Observer, on_callback_raised: Callable[[BaseException], Non
     return GuardedObserver(observer, on_callback_raised)
 
 
-def response_finisher(warnings: Sequence[str], request: Request, asked: frozenset[str]) -> Callable[[Response], None]:
-    """Return a function that completes a response before it is delivered.
+def response_finisher(
+    warnings: Sequence[str], request: Request, asked: frozenset[str]
+) -> Callable[[Response], None] | None:
+    """Return a function that completes a response before it is delivered; None: nothing is missing.
 
     The function adds the request's warnings and, if the request has a schema, the parsed object. It raises
     `ProviderError` if the response does not match the schema, or does not have the tokens that were asked for.
     """
     extra = request.extra_body  # may ask for tokens, too
     if not warnings and not asked and request.response_schema is None and not extra:
-        return _leave_as_it_is
+        return None
     read = None if request.response_schema is None else reader_of(request.response_schema)
 
     def finish(response: Response) -> None:
@@ -389,7 +391,3 @@ def response_finisher(warnings: Sequence[str], request: Request, asked: frozense
             read(response)
 
     return finish
-
-
-def _leave_as_it_is(response: Response) -> None:
-    pass

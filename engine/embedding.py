@@ -132,7 +132,9 @@ class EmbeddedEngine:
                 raise shared.dialect.decode_error(status, {}, body, time.time())
             response = shared.dialect.decode(body, shared.provider, shared.make_id, shared.limits)
             drop_unasked(response, prepared.asked, prepared.unasked)
-            response_finisher(wire.warnings, request, wire.asked)(response)
+            finish = response_finisher(wire.warnings, request, wire.asked)
+            if finish is not None:
+                finish(response)
         except ProviderError as error:
             partial, error.partial = error.partial or response, None  # a whole answer that was checked in vain, too
             error.provider, error.model = prepared.provider.name, prepared.model

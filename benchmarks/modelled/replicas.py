@@ -102,7 +102,7 @@ class ReplicaRun:
         self.calls += 1
         call = _Call(now, f"s{self._chance.randrange(100)}")
         if self.hedge is not None:
-            self.events.at(min(HORIZON * 9, self.hedge.begin(now)), self._hedge, call)
+            self.events.at(min(HORIZON * 9, self.hedge.count(now)), self._hedge, call)
         self._attempt(call)
 
     def _hedge(self, call: _Call) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,12 +41,12 @@ from .timeouts import (
     QUEUED,
     READING,
     SENDING,
+    STATE_CLOCK,
     UNTIMED,
     WAITING,
     CallState,
     Clock,
     Clocks,
-    next_deadline,
     timeout_error,
 )
 
@@ -165,6 +166,7 @@ class Steps:
             self._attempt.soon(self.go_on)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Attempt:
     """One attempt of a call.
 
@@ -194,80 +196,39 @@ class Attempt:
     fast_receiver: receives the events of the fast path, which is used once the listener has set this.
     """
 
-    __slots__ = (
-        "_body",
-        "_buffered",
-        "_dial_since",
-        "_ended",
-        "_held",
-        "_kept",
-        "_listener",
-        "_runtime",
-        "_state",
-        "_tap",
-        "_timer",
-        "clocks",
-        "connected_at",
-        "connection",
-        "content_at",
-        "dequeued_at",
-        "fast_receiver",
-        "head_at",
-        "headers",
-        "is_whole",
-        "over",
-        "paused",
-        "permit",
-        "phase",
-        "prepared",
-        "queue_since",
-        "receiver",
-        "started",
-        "status",
-        "steps",
-    )
+    prepared: Prepared
+    _listener: Listener
+    _runtime: Runtime
+    clocks: Clocks
+    started: float
+    queue_since: float = math.inf
+    paused: bool = False
+    permit: AttemptPermit | None = None
+    receiver: Receiver = field(init=False)
+    fast_receiver: FastReceiver | None = field(default=None, init=False)
+    status: int = field(default=0, init=False)
+    headers: dict[str, str] = field(init=False)
+    over: bool = field(default=False, init=False)
+    is_whole: bool = field(default=False, init=False)
+    connection: Connection | ConversationSocket | None = field(default=None, init=False)
+    phase: Phase = field(default=QUEUE, init=False)
+    steps: Steps | None = field(default=None, init=False)
+    dequeued_at: float = field(default=math.inf, init=False)
+    connected_at: float = field(default=math.inf, init=False)
+    head_at: float = field(default=math.inf, init=False)
+    content_at: float = field(default=math.inf, init=False)
+    _tap: Tap | None = field(default=None, init=False)
+    _body: Body | None = field(default=None, init=False)  # None until the response's head has arrived
+    _held: Start | None = field(default=None, init=False)
+    _kept: Iterator[bytes] | None = field(default=None, init=False)  # the pieces of a kept answer
+    _buffered: deque[bytes] | None = field(default=None, init=False)  # the bytes that were read during `steps`
+    _ended: Action | None = field(default=None, init=False)  # the end or failure of the body during `steps`
+    _state: CallState = field(default=QUEUED, init=False)
+    _timer: Deadline | None = field(default=None, init=False)  # a `Timer` would be one more object of each stream
+    _dial_since: float = field(default=0.0, init=False)  # the connect timeout counts from here
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        listener: Listener,
-        runtime: Runtime,
-        clocks: Clocks,
-        started: float,
-        queue_since: float = math.inf,
-        paused: bool = False,
-        permit: AttemptPermit | None = None,
-    ) -> None:
-        self.permit: AttemptPermit | None = permit
-        self.prepared: Prepared = prepared
-        self.receiver: Receiver = self
-        self.fast_receiver: FastReceiver | None = None
-        self.status: int = 0
-        self.headers: dict[str, str] = {}
-        self.over: bool = False
-        self._listener = listener
-        self._runtime = runtime
-        self._tap: Tap | None = None
-        self._body: Body | None = None  # None until the response's head has arrived
-        self._held: Start | None = None
-        self._kept: Iterator[bytes] | None = None  # the pieces of a kept answer
-        self._state = QUEUED
-        self._timer: Deadline | None = None  # a `Timer` would be one more object of each live stream
-        self._dial_since = 0.0  # the connect timeout counts from here
-        self.clocks: Clocks = clocks
-        self.started: float = started
-        self.queue_since: float = queue_since
-        self.dequeued_at: float = math.inf
-        self.connected_at: float = math.inf
-        self.head_at: float = math.inf
-        self.content_at: float = math.inf
-        self.is_whole: bool = False
-        self.connection: Connection | ConversationSocket | None = None
-        self.phase: Phase = QUEUE
-        self.paused: bool = paused
-        self.steps: Steps | None = None
-        self._buffered: deque[bytes] | None = None  # the bytes that were read during `steps`
-        self._ended: Action | None = None  # the end or failure of the body during `steps`
+    def __post_init__(self) -> None:
+        self.receiver, self.headers = self, {}
 
     @property
     def request_id(self) -> str | None:
@@ -673,8 +634,7 @@ class Attempt:
 
     def _deadline(self) -> tuple[float, Clock]:
         """Return the next deadline and its timeout, from the connection's latest activity."""
-        clocks, started, connection = self.clocks, self.started, self.connection
-        state, since = self.state, started
+        clocks, connection, state, since = self.clocks, self.connection, self.state, self.started
         if state is QUEUED:
             since = self.queue_since
         elif self.steps is not None or self._kept is not None:
@@ -691,11 +651,12 @@ class Attempt:
             # A server that the program has paused is silent; the timeout begins when it goes on.
             now = self._runtime.loop.clock()
             since = max(since, min(self._runtime.paused.get(self.prepared.origin, since), now))
-        deadline = next_deadline(clocks, state, started=started, state_since=since)
+        total, clock = self.started + clocks.total, STATE_CLOCK[state]
+        own = math.inf if clock is None else since + LENGTH[clock](clocks)
         if state is READING and self.reads_error:
             # The status is known: the body, which only explains it, gets a short timeout.
-            return min((self.head_at + ERROR_BODY_SECONDS, Clock.IDLE), deadline)
-        return deadline
+            own = min(self.head_at + ERROR_BODY_SECONDS, own)
+        return (total, Clock.TOTAL) if clock is None or total <= own else (own, clock)
 
     def arm(self) -> None:
         """Set the timer to the next deadline, unless it fires earlier.

@@ -12,7 +12,7 @@ import enum
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from ...providers.catalog.dialect import DeltaTarget
@@ -134,15 +134,16 @@ class TargetRequest:
     prepared: the request as it is sent.
     counters: of the provider's calls.
     clocks: the timeouts of the request with the target's options.
-    finish_response: completes the response before it is delivered.
+    finish_response: completes the response before it is delivered; None: nothing is missing.
     """
 
     prepared: Prepared
     counters: Counters
     clocks: Clocks
-    finish_response: Callable[[Response], None]
+    finish_response: Callable[[Response], None] | None
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RunningCall:
     """A call from its start to its completion. Programs use it through a `Call` (handle.py).
 
@@ -151,91 +152,48 @@ class RunningCall:
     number: the position of the call among the engine's calls, counted from 1.
     counters: the counters of the call's provider, which all calls to this provider update.
     completion: the final record, once the call has ended.
+    is_paused: the call reads no more until it is resumed.
     """
 
-    __slots__ = (
-        "_admission",
-        "_attempt",
-        "_attempts",
-        "_cancelling",
-        "_clocks",
-        "_counted",
-        "_delivered",
-        "_ended",
-        "_finish_response",
-        "_hooks",
-        "_is_whole",
-        "_on_completion",
-        "_on_event",
-        "_outcome",
-        "_paused",
-        "_prepared",
-        "_queued_before",
-        "_queued_since",
-        "_raised",
-        "_resent",
-        "_retry",
-        "_rival",
-        "_runtime",
-        "_started",
-        "_starting",
-        "_state",
-        "_step",
-        "_terminal",
-        "_timer",
-        "_unanswered",
-        "completion",
-        "counters",
-        "number",
-    )
+    _runtime: Runtime
+    _hooks: CallHooks
+    _prepared: Prepared
+    counters: Counters
+    number: int
+    _clocks: Clocks
+    _retry: Retry
+    _on_event: OnEvent
+    _on_completion: OnCompletion | None
+    _finish_response: Callable[[Response], None] | None
+    _admission: AdmissionControl | None = None
+    completion: Completion | None = field(default=None, init=False)
+    _started: float = field(init=False)
+    _state: CallState = field(default=QUEUED, init=False)  # of a call without an attempt under way
+    _attempt: Attempt | None = field(default=None, init=False)  # the latest
+    # a second attempt under way: the first of both with content stays
+    _rival: Attempt | None = field(default=None, init=False)
+    _cancelling: Cancelling | None = field(default=None, init=False)
+    _timer: Deadline | None = field(default=None, init=False)  # while no attempt is under way
+    _queued_since: float = field(init=False)  # the time at which the current wait began; `math.inf` for none
+    _queued_before: float = field(default=0.0, init=False)  # seconds for which it had waited when it was last sent
+    _attempts: int = field(default=0, init=False)
+    _counted: int = field(default=0, init=False)  # of them, those that count against `Retry.max_attempts`
+    _resent: int = field(default=0, init=False)
+    # the server may have read the latest attempt's request, and gave no whole answer
+    _unanswered: bool = field(default=False, init=False)
+    _delivered: bool = field(default=False, init=False)  # `on_event` has had an event: the call cannot be repeated
+    # an unstreamed call that is sent as a stream, of which it delivers nothing
+    _is_whole: bool = field(default=False, init=False)
+    is_paused: bool = field(default=False, init=False)
+    _step: Step = field(default=OPEN, init=False)
+    _outcome: Completion | None = field(default=None, init=False)  # what `completion` will be
+    _terminal: Sequence[Event] = field(default=(), init=False)  # the events that the stream ends with
+    _raised: BaseException | None = field(default=None, init=False)  # by a callback; may end the engine
+    _ended: Flag | None = field(default=None, init=False)
+    _starting: bool = field(default=False, init=False)  # `start_*` has not returned yet: no callback may run
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        hooks: CallHooks,
-        prepared: Prepared,
-        counters: Counters,
-        number: int,
-        clocks: Clocks,
-        retry: Retry,
-        on_event: OnEvent | None,
-        on_completion: OnCompletion | None,
-        finish_response: Callable[[Response], None],
-        admission: AdmissionControl | None = None,
-    ) -> None:
-        self._runtime = runtime
-        self._on_event: OnEvent = _nobody if on_event is None else on_event
-        self._delivered = False  # `on_event` has had an event, so that the call cannot be repeated
-        self._on_completion = on_completion
-        self._started = runtime.loop.clock()
-        self._prepared = prepared
-        self._clocks = clocks
-        self._state = QUEUED  # of a call without an attempt under way
-        self._attempt: Attempt | None = None  # the latest
-        self._rival: Attempt | None = None  # a second attempt under way: the first of both with content stays
-        self._cancelling: Cancelling | None = None
-        self._timer: Deadline | None = None  # while no attempt is under way
-        self._queued_since = self._started  # the time at which the current wait began; `math.inf` for none
-        self._queued_before = 0.0  # seconds for which the call had waited when it was last sent
-        self._hooks = hooks
-        self.number: int = number
-        self.counters: Counters = counters
-        self._retry = retry
-        self._finish_response = finish_response
-        self._admission = admission
-        self._attempts = 0
-        self._counted = 0  # of them, those that count against `Retry.max_attempts`
-        self._resent = 0
-        self._unanswered = False  # the server may have read the latest attempt's request, and gave no whole answer
-        self._paused = False
-        self._is_whole = False  # an unstreamed call that is sent as a stream, of which it delivers nothing
-        self._step = OPEN
-        self._outcome: Completion | None = None  # what `completion` will be
-        self._terminal: Sequence[Event] = ()  # the events that the stream ends with
-        self._raised: BaseException | None = None  # by a callback; may end the engine
-        self._ended: Flag | None = None
-        self._starting = False  # `start_*` has not returned yet: no callback may run
-        self.completion: Completion | None = None
+    def __post_init__(self) -> None:
+        self._started = self._queued_since = self._runtime.loop.clock()
 
     def __repr__(self) -> str:
         kind = "stream" if self._prepared.stream else "request"
@@ -291,12 +249,12 @@ class RunningCall:
             )
 
     def pause(self) -> None:
-        self._paused = True
+        self.is_paused = True
         for attempt in self._under_way:
             attempt.pause()
 
     def resume(self) -> None:
-        self._paused = False
+        self.is_paused = False
         for attempt in self._under_way:
             # It may read and deliver what TLS has buffered.
             self._runtime.home.context.copy().run(attempt.resume)
@@ -414,18 +372,18 @@ class RunningCall:
         self._starting = True
         try:
             announce(self)
-            self._set_out()
+            self._begin_or_wait()
         except Exception as error:
             self.on_defect(error)
         except BaseException:
             self._on_completion = None
-            self._on_event = _nobody
+            self._on_event = nobody
             self.end(cancelled())
             raise
         finally:
             self._starting = False
 
-    def _set_out(self, *, again: bool = False) -> None:
+    def _begin_or_wait(self, *, again: bool = False) -> None:
         """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
         if self._step is not OPEN:
             return  # an observer has ended the call
@@ -450,7 +408,7 @@ class RunningCall:
         if kept is not None:
             self._admission = None  # the call is sent nowhere
             attempt = self._attempt = Attempt(
-                self._prepared, self, self._runtime, self._clocks, self._started, math.inf, self._paused
+                self._prepared, self, self._runtime, self._clocks, self._started, math.inf, self.is_paused
             )
             self._runtime.soon(partial(attempt.replay, kept), self.on_defect)
         return kept is not None
@@ -531,7 +489,7 @@ class RunningCall:
             if durable is not None and durable.answer_id is not None:
                 self._read_on(durable)
             else:
-                self._set_out(again=True)
+                self._begin_or_wait(again=True)
         else:
             self._arm()
 
@@ -553,7 +511,7 @@ class RunningCall:
         if self._attempt is not None:
             self._attempt.release()
         attempt = self._attempt = Attempt(
-            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self._paused, permit
+            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self.is_paused, permit
         )
         self._send(attempt, fresh)
 
@@ -568,7 +526,7 @@ class RunningCall:
         """Begin a second attempt. It has no queue timeout."""
         self._attempts += 1
         prepared.turn = None
-        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self._paused, permit)
+        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self.is_paused, permit)
         self._send(self._rival, fresh)
 
     @property
@@ -706,7 +664,7 @@ class RunningCall:
     def _on_callback_failure(self, failure: BaseException) -> None:
         """End the call because `on_event` raised `failure`. `on_event` is not called again."""
         self._raised = failure
-        self._terminal, self._on_event = (), _nobody
+        self._terminal, self._on_event = (), nobody
         try:
             if self._step is OPEN:
                 self._settle(self._failure(callback_failed(failure)), ())
@@ -727,7 +685,7 @@ class RunningCall:
         assert before is not None, "an attempt has created the answer, or began to read it"
         self._state = QUEUED
         clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
-        self._attempt = Attempt(self._prepared, self, self._runtime, clocks, self._started, paused=self._paused)
+        self._attempt = Attempt(self._prepared, self, self._runtime, clocks, self._started, paused=self.is_paused)
         self._attempt.read_on_after(before)
         before.release()
         self._attempt.begin(fresh)
@@ -756,7 +714,8 @@ class RunningCall:
                 reason, raw = terminal.finish_reason, terminal.raw_finish_reason
                 terminal = Done(reason, raw, response.usage, response.provider_data)
         try:
-            self._finish_response(response)
+            if self._finish_response is not None:
+                self._finish_response(response)
         except ProviderError as error:
             self._fail(error, response)
         else:
@@ -878,11 +837,6 @@ class RunningCall:
         counts that found this out, and none that only asked whether the server is back.
         """
         return self._counted < self._retry.max_attempts
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the call reads no more until it is resumed."""
-        return self._paused
 
     def _sign(self, error: ProviderError, attempt: Attempt | None) -> None:
         """Write into an error where the call was sent."""
@@ -1015,7 +969,7 @@ class RunningCall:
         assert completion is not None
         completion.timings.finished = self._runtime.loop.clock() - self._started
         self.completion = completion
-        self._on_event = _nobody  # it may refer to the call
+        self._on_event = nobody  # it may refer to the call
         self._book(completion)
 
     def _book(self, completion: Completion) -> None:
@@ -1042,5 +996,5 @@ class RunningCall:
         self._hooks.ended(self, completion)
 
 
-def _nobody(_: object) -> None:
+def nobody(_: object) -> None:
     """Do nothing: the callback of a call that has none."""

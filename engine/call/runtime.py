@@ -111,7 +111,7 @@ class AnswerStore(Recorder, Protocol):
         ...
 
 
-class Recording(Recorder, Protocol):
+class CallRecorder(Recorder, Protocol):
     """A recording of all exchanges, until it is closed."""
 
     @property
@@ -171,7 +171,7 @@ class Runtime:
         self.random: Callable[[], float] = self.source.random
         self.wall_clock: WallClock = time.time
         self.on_callback_raised: Callable[[BaseException], None] = on_callback_raised
-        self.recording: Recording | None = None
+        self.recording: CallRecorder | None = None
         self.answers: AnswerStore | None = None
         self.paused: dict[Origin, float] = {}
         self.retried: int = 0

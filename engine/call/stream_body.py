@@ -156,7 +156,7 @@ class StreamBody(Body):
             return
         response, turn = self._machine.response(), attempt.prepared.turn
         if turn is not None:
-            turn.answered(self._machine, response)
+            turn.succeeded(self._machine, response)
         attempt.answered(response, terminal, drain=True)
 
     def steer(self, turn: Turn, text: str) -> bytes | None:

@@ -1,6 +1,6 @@
-"""The states of a call and its timeouts: which one applies in which state, and when it ends.
+"""The states of a call and its timeouts: which one applies in which state.
 
-Pure functions; time is passed in. An `Attempt` judges the timeouts while it is under way; its call judges them while it
+An `Attempt` judges the timeouts while it is under way; its call judges them while it
 waits for traffic control, or for the time of a retry.
 """
 
@@ -99,20 +99,6 @@ def effective(request: Timeouts | None, engine: Timeouts | None, *, stream: bool
             timeouts = given.over(timeouts)
     lengths = (timeouts.connect, timeouts.first_byte, timeouts.idle, timeouts.total, timeouts.queue)
     return Clocks(*(math.inf if length is None else length for length in lengths))
-
-
-def next_deadline(clocks: Clocks, state: CallState, *, started: float, state_since: float) -> tuple[float, Clock]:
-    """Return the deadline of the timeout that ends first, and that timeout.
-
-    state_since: the time at which the state's own timeout was last restarted.
-    """
-    deadline = started + clocks.total
-    running = STATE_CLOCK[state]
-    if running is not None:
-        own = state_since + LENGTH[running](clocks)
-        if own < deadline:
-            return own, running
-    return deadline, Clock.TOTAL
 
 
 def timeout_error(clock: Clock, limit: float, where: str) -> ProviderError:

@@ -39,7 +39,7 @@ _END = object()
 Start: TypeAlias = Callable[[Request, OnCompletion], Call]
 
 
-class _Entry(Generic[Key]):
+class _Item(Generic[Key]):
     """A request of the source, from its start until the program has taken its completion."""
 
     __slots__ = ("_calls", "call", "completion", "key")
@@ -50,7 +50,7 @@ class _Entry(Generic[Key]):
         self.call: Call | None = None
         self.completion: Completion | None = None
 
-    def end(self, completion: Completion) -> None:
+    def completed(self, completion: Completion) -> None:
         """Report the call's completion to the map."""
         self._calls.on_completion(self, completion)
 
@@ -69,9 +69,9 @@ class MappedCalls(Generic[Key]):
     ordered: bool  # True: completions come in the order of the requests; False: as the calls end
     on_result: Callable[[], None]  # called when `take` has something to return or to report
     on_room: Callable[[], None]  # called when another request may be started
-    _running: dict[_Entry[Key], None] = field(default_factory=dict[_Entry[Key], None], init=False)
+    _running: dict[_Item[Key], None] = field(default_factory=dict[_Item[Key], None], init=False)
     # all entries if ordered; else the ended ones
-    _results: deque[_Entry[Key]] = field(default_factory=deque[_Entry[Key]], init=False)
+    _results: deque[_Item[Key]] = field(default_factory=deque[_Item[Key]], init=False)
     _held: int = field(default=0, init=False)
     _refused: bool = field(default=False, init=False)  # the engine refused a call: wait until a call of this map ends
     _source_ended: bool = field(default=False, init=False)
@@ -95,9 +95,9 @@ class MappedCalls(Generic[Key]):
         Returns False if the engine accepts no more calls now; add the item again when there is room. A request that
         cannot be sent gets its completion at once. Raises `EngineClosedError`.
         """
-        entry = _Entry(self, cast("Key", item[0] if _is_pair(item) else item))
+        entry = _Item(self, cast("Key", item[0] if _is_pair(item) else item))
         try:
-            entry.call = self._start(_request_of(item), entry.end)
+            entry.call = self._start(_request_of(item), entry.completed)
         except InvalidRequestError as error:
             entry.completion = unsendable(error)
         except TooManyCallsError:
@@ -114,7 +114,7 @@ class MappedCalls(Generic[Key]):
             self.on_result()
         return True
 
-    def on_completion(self, entry: _Entry[Key], completion: Completion) -> None:
+    def on_completion(self, entry: _Item[Key], completion: Completion) -> None:
         """Store the completion of a call that has ended."""
         self._running.pop(entry, None)
         entry.call = None

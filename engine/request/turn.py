@@ -51,7 +51,7 @@ class ConversationTurn:
     resent: int = 0
     chain: object = None
 
-    def answered(self, machine: StreamMachine, response: Response) -> None:
+    def succeeded(self, machine: StreamMachine, response: Response) -> None:
         """Take the complete answer."""
         if self.transport is WEBSOCKET:
             self.chain = self.wire.answered(machine, response)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ...providers.errors import InvalidRequestError
 from ...providers.limits.quota_report import Refusal
-from ...providers.model.options import Priority
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
 from ..call.completion import AttemptRecord, Completion
 from ..call.next_step import Limits, Outlook
-from ..call.runtime import Runtime
 from ..call.timeouts import LEAST_WAIT, Clock, timeout_error
 from ..request.noting import NoteLogger
 from ..request.prepared import Prepared
@@ -47,6 +46,7 @@ PAUSES = (Refusal.RATE, Refusal.OVERLOAD)
 """Refusals after which the same request can succeed later."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Candidate(Permit):
     """A call's permit at one target. It is the permit, and not an object beside it: thousands of calls wait, each at
     several targets.
@@ -67,44 +67,17 @@ class Candidate(Permit):
     until: the time at which the call waits here no longer, by the target's own options; `math.inf` if it has none.
     """
 
-    __slots__ = (
-        "attempt_number",
-        "began",
-        "is_refused",
-        "key",
-        "limiter",
-        "need",
-        "request",
-        "reservation",
-        "slot_mark",
-        "target_index",
-        "until",
-    )
-
-    def __init__(
-        self,
-        limiter: Limiter,
-        input_tokens: float = 0.0,
-        max_output: float | None = None,
-        priority: Priority = Priority.NORMAL,
-        tenant: str | None = None,
-        request: Prepared | TargetRequest | None = None,
-        need: Need | None = None,
-        target_index: int = 0,
-        key: int = 0,
-    ) -> None:
-        Permit.__init__(self, input_tokens, max_output, priority, tenant)  # `super` would cost each start
-        self.limiter: Limiter = limiter
-        self.target_index: int = target_index
-        self.key: int = key
-        self.request: Prepared | TargetRequest | None = request
-        self.need: Need | None = need
-        self.reservation: Reservation | None = None
-        self.began: float = NEVER
-        self.attempt_number: int = 0
-        self.is_refused: bool = False
-        self.slot_mark: float = 0.0
-        self.until: float = math.inf
+    request: Prepared | TargetRequest | None = None
+    need: Need | None = None
+    target_index: int = 0
+    key: int = 0
+    limiter: Limiter = field(kw_only=True)
+    reservation: Reservation | None = field(default=None, init=False)
+    began: float = field(default=NEVER, init=False)
+    attempt_number: int = field(default=0, init=False)
+    is_refused: bool = field(default=False, init=False)
+    slot_mark: float = field(default=0.0, init=False)
+    until: float = field(default=math.inf, init=False)
 
     @property
     def target(self) -> str:
@@ -116,6 +89,7 @@ class Candidate(Permit):
         return f"{prepared.provider.name}/{prepared.model}"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Admission(WaitingCall):
     """Admission control of one call, to one target or on a route. Thousands wait, so it has no dict.
 
@@ -124,38 +98,19 @@ class Admission(WaitingCall):
     spending: what the call reserves and spends; None in an engine without budgets and prices.
     """
 
-    __slots__ = (
-        "_call",
-        "_candidate",
-        "_entered",
-        "_hedging",
-        "_quota_seconds",
-        "_slot_seconds",
-        "_started",
-        "attempt_records",
-        "spending",
-        "targets",
-    )
-
-    def __init__(self, candidate: Candidate, spending: Spending | None = None, targets: Targets | None = None) -> None:
-        """candidate: where the call goes first."""
-        self._candidate = candidate  # of the latest attempt; before it, the one that is planned or was admitted
-        self.attempt_records: tuple[AttemptRecord, ...] = ()
-        self.spending: Spending | None = spending
-        self.targets: Targets | None = targets
-        self._call: RunningCall | None = None  # from its start to its end
-        self._started = NEVER  # the time at which the call was started
-        self._entered = NEVER  # the time at which the current wait began; NEVER: it does not wait
-        self._quota_seconds = 0.0  # seconds of all waits until it was last sent
-        self._slot_seconds = 0.0
-        self._hedging: Hedging | None = None  # from the first attempt on
+    _candidate: Candidate  # of the latest attempt; before it, the one that is planned or was admitted
+    spending: Spending | None = None
+    targets: Targets | None = None
+    attempt_records: tuple[AttemptRecord, ...] = field(default=(), init=False)
+    _call: RunningCall | None = field(default=None, init=False)  # from its start to its end
+    _started: float = field(default=NEVER, init=False)  # the time at which the call was started
+    _entered: float = field(default=NEVER, init=False)  # when the current wait began; NEVER: it does not wait
+    _quota_seconds: float = field(default=0.0, init=False)  # of all waits until it was last sent
+    _slot_seconds: float = field(default=0.0, init=False)
+    _hedging: Hedging | None = field(default=None, init=False)  # from the first attempt on
 
     def __repr__(self) -> str:
         return f"<Admission to {self._candidate.limiter!r}, {len(self._waiting)} queues>"
-
-    @property
-    def _runtime(self) -> Runtime:
-        return self._candidate.limiter.runtime
 
     @property
     def _now(self) -> float:
@@ -170,10 +125,6 @@ class Admission(WaitingCall):
     def _is_over(self) -> bool:
         """Whether the call has ended. A function of the program may end the call that it is asked for."""
         return self._call is None
-
-    @property
-    def _is_under_way(self) -> bool:
-        return self._candidate.began > NEVER
 
     @property
     def _waiting(self) -> Sequence[Candidate]:
@@ -245,7 +196,7 @@ class Admission(WaitingCall):
         avoided: where a limit has just refused the call.
         """
         targets = self.targets
-        if self._call is None or self._is_under_way:
+        if self._call is None or self._candidate.began > NEVER:
             return
         if targets is None:
             self._candidate.limiter.enter(self._candidate, now, again=True)
@@ -288,7 +239,7 @@ class Admission(WaitingCall):
         when = min((candidate.until for candidate in self._waiting), default=math.inf)
         if when < math.inf and targets.timer is None:
             leave = partial(self._leave_in_time, targets)
-            targets.timer = self._runtime.timers.at(when, leave, self.on_defect)
+            targets.timer = self._candidate.limiter.runtime.timers.at(when, leave, self.on_defect)
 
     def _leave_in_time(self, targets: Targets) -> None:
         """Leave the queues of targets at which the call waits no longer."""
@@ -392,10 +343,10 @@ class Admission(WaitingCall):
         session, route = targets.request.session, targets.route
         candidate.attempt_number = route.begin(candidate.target_index, now, session)
         if targets.has_keys(candidate.target_index):
-            targets.keys(candidate.target_index).begin(candidate.key, session, now)
+            targets.keys(candidate.target_index).keep(candidate.key, session, now)
         if route.hedging is not None and not targets.request.durable:  # each attempt would create an answer
             if self._hedging is None:
-                self._hedging = Hedging(route.hedging, self._runtime, self._send_beside, self.on_defect)
+                self._hedging = Hedging(route.hedging, candidate.limiter.runtime, self._send_beside, self.on_defect)
             self._hedging.begin(now)
         call.redirect(targets.request_at(candidate))
 
@@ -541,7 +492,7 @@ class Admission(WaitingCall):
                 return _outlook(judged, is_counted=is_counted)
             if not beside:
                 avoided = candidate if is_paused else None
-                self._runtime.soon(lambda: self._go_on(self._now, avoided=avoided), self.on_defect)
+                self._candidate.limiter.runtime.soon(lambda: self._go_on(self._now, avoided=avoided), self.on_defect)
         self._begin_to_wait(now)
         return Outlook(Limits.WAIT, error, is_counted)
 
@@ -562,7 +513,7 @@ class Admission(WaitingCall):
         if (
             targets is not None
             and attempt is not None
-            and self._is_under_way
+            and self._candidate.began > NEVER
             and outcome is not None
             and outcome.success
         ):

@@ -19,7 +19,7 @@ from ...transport.url import Origin
 from ..call.call import TargetRequest
 from ..call.runtime import Runtime
 from ..request.durable import ResumeToken
-from ..request.prepared import Prepared, WallClock
+from ..request.prepared import Prepared
 from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
 from .admission import Admission, Candidate
@@ -38,7 +38,7 @@ from .targets import PRIORITIES, MakeRequest, Targets
 if TYPE_CHECKING:
     from .shared_limits import EngineShare
 
-Account: TypeAlias = Hashable
+KeyAtAddress: TypeAlias = Hashable
 """Identifies a key at an address. Calls of two accounts never share a limit of a server."""
 
 MOST_LIMITERS = 1_000
@@ -79,7 +79,6 @@ class Dispatcher:
         traffic: Traffic,
         providers: Sequence[Provider],
         runtime: Runtime,
-        wall_clock: WallClock,
         preparer: Preparer,
         make_streamed: MakeRequest,
         watch: TrafficWatch | None = None,
@@ -89,7 +88,6 @@ class Dispatcher:
         changed = None if watch is None else watch.route_changed
         self._entries = find_entries(traffic.rates, providers)
         self._runtime = runtime
-        self._wall_clock = wall_clock
         self._providers = tuple(providers)
         accesses = {provider.name: accesses_of(provider, preparer) for provider in providers}
         self._hosts: dict[tuple[Origin, str], Host] = {}  # by the family of models, too
@@ -119,7 +117,7 @@ class Dispatcher:
         self.caches: PromptCaches | None = None
         if warm:
             self.caches = PromptCaches(warm, runtime, traffic.price, make_streamed)
-        self._declared: dict[tuple[str, Account], DeclaredLimit] = {}
+        self._declared: dict[tuple[str, KeyAtAddress | None], DeclaredLimit] = {}
         self._limiter_of_model: dict[tuple[str, str], Limiter] = {}
         self._limiters: dict[Hashable, Limiter] = {}
         self._limiter_of_state: dict[Hashable, Limiter] = {}
@@ -135,14 +133,9 @@ class Dispatcher:
         need = None if budgets is None else budgets.need(request, prepared, wire)
         # By position: each start would pay for a dict of the names.
         candidate = Candidate(
-            limiter,
-            estimate_input_tokens(request, prepared.body),
-            request.max_output_tokens,
-            PRIORITIES[request.priority],
-            request.tenant,
-            prepared,
-            need,
-        )
+            estimate_input_tokens(request, prepared.body), request.max_output_tokens, PRIORITIES[request.priority],
+            request.tenant, None, prepared, need, limiter=limiter,
+        )  # fmt: skip
         spending = None if budgets is None else Spending(budgets)
         if self.caches is None:
             return Admission(candidate, spending)
@@ -284,7 +277,6 @@ class Dispatcher:
                 self._runtime,
                 row,
                 read_report,
-                self._wall_clock,
                 self._next_in_line,
                 watch,
                 provider.profile.quirks.load,
@@ -320,7 +312,7 @@ class Dispatcher:
             name, number = f"{access.name}/{family} ({number})", number + 1
         return name
 
-    def _declared_limit(self, entry: Entry, account: Account) -> DeclaredLimit:
+    def _declared_limit(self, entry: Entry, account: KeyAtAddress) -> DeclaredLimit:
         declared = self._traffic.rates[entry.key]
         is_one = entry.key == EVERY_CALL or isinstance(declared, LeasedRateLimit)
         key = (entry.key, None if is_one else account)

@@ -41,7 +41,7 @@ class Hedging:
         again = self._first_at > NEVER
         if not again:
             self._first_at = now
-        when = self._state.begin(now, again=again)
+        when = self._state.count(now, again=again)
         if when < math.inf and not self._is_done:
             self._pause = when - now
             self._set_timer(when)

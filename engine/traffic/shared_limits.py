@@ -126,15 +126,15 @@ class EngineShare:
         self.configuration: dict[str, str | float] = configuration(traffic)
         self._traffic = traffic
         self._clock = clock
-        self._entries: dict[bytes, _Entry] = {}
-        self._accounts: dict[AccountKey, _Account] = {}
+        self._entries: dict[bytes, _SharedRate] = {}
+        self._accounts: dict[AccountKey, _SharedBudget] = {}
         self._changed: dict[AccountKey, None] = {}
         """budgets of which calls have used or reserved something since the last question, or need more"""
         self._forgotten: list[bytes] = []
         self._forgetting = 0
         self.on_want: Callable[[], None] | None = None
-        self._asking: list[_Entry] = []
-        self._accounts_asking: list[tuple[_Account, AmountsAsk]] = []
+        self._asking: list[_SharedRate] = []
+        self._accounts_asking: list[tuple[_SharedBudget, AmountsAsk]] = []
         self._asked_at = -math.inf
         self._retry_at = -math.inf
         self._ahead = clock() - file_clock()  # of the clock of the file
@@ -153,7 +153,7 @@ class EngineShare:
         name = name_of(key, *parts)
         entry = self._entries.get(name)
         if entry is None:
-            entry = self._entries[name] = _Entry(key, self._traffic.rates[key], name)
+            entry = self._entries[name] = _SharedRate(key, self._traffic.rates[key], name)
             entry.on_want = self._want
         return entry.limit
 
@@ -162,13 +162,13 @@ class EngineShare:
         key = position, tenant
         account = self._accounts.get(key)
         if account is None:
-            account = self._accounts[key] = _Account(self._traffic.budgets[position], name_of(position, tenant))
+            account = self._accounts[key] = _SharedBudget(self._traffic.budgets[position], name_of(position, tenant))
             account.on_use = partial(self._use, key, account)
             account.on_need = partial(self._need, key)
             account.on_forget = partial(self._forget, key)
         return account
 
-    def _use(self, key: AccountKey, account: _Account) -> None:
+    def _use(self, key: AccountKey, account: _SharedBudget) -> None:
         self._changed.setdefault(key)
         if account.is_low:
             self._want()
@@ -211,7 +211,7 @@ class EngineShare:
             yield Ask(amounts=[ask for _, ask in self._amounts(at_end=True)]), False
         yield Ask(amounts=[ask for _, ask in self._amounts(at_end=True)]), True
 
-    def _amounts(self, *, at_end: bool = False) -> Iterator[tuple[_Account, AmountsAsk]]:
+    def _amounts(self, *, at_end: bool = False) -> Iterator[tuple[_SharedBudget, AmountsAsk]]:
         """Yield what is asked of the budgets that changed: of some of them, if there are many."""
         for key in list(islice(self._changed, AT_ONCE)):
             del self._changed[key]
@@ -360,7 +360,7 @@ def _spare(running: int) -> int:
     return max(2, running // 4)
 
 
-class _Entry(EntryLease):
+class _SharedRate(EntryLease):
     """What an engine has of the limits of an entry of `Traffic.rates`.
 
     rates, places: what it asks for now.
@@ -489,7 +489,7 @@ class _Amount(AmountHolder):
         self.allowed = min(self.allowed, max(self.taken, self.base) + (0 if waits else self.ahead))
 
 
-class _Account(AccountLease):
+class _SharedBudget(AccountLease):
     """What an engine has of a budget, for one tenant.
 
     name: the account's name in the file.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -25,7 +26,7 @@ from .limits.limiter import Limiter
 from .queue.fair_queue import PermitState
 from .queue.pump import WaitingCall
 from .routing.options import Balance, Target
-from .routing.router import Choice, Group, KeyRing, Router, RouteTarget
+from .routing.router import Choice, Group, ModelKeys, Router, RouteTarget
 
 if TYPE_CHECKING:
     from .control import Dispatcher
@@ -84,6 +85,7 @@ class Standing(enum.IntEnum):
 UNTRIED, FAILED, FINISHED = Standing
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Targets:
     """The targets of a call on a route, or the keys of a provider with several, which is a route with one target.
 
@@ -93,45 +95,30 @@ class Targets:
     timer: ends its wait at a target that has a time of its own for that.
     group: of the calls that wait for the same targets to be used again; None: it does not wait for that.
     held_seconds: for which it has waited for that.
+
+    Raises `InvalidRequestError`.
     """
 
-    __slots__ = (
-        "_control",
-        "_error",
-        "_held_at",
-        "_input_tokens",
-        "_make_request",
-        "_model",
-        "_standings",
-        "candidates",
-        "group",
-        "held_seconds",
-        "request",
-        "route",
-        "timer",
-    )
+    route: Router
+    request: Request
+    _make_request: MakeRequest
+    _control: Dispatcher
+    _model: str = ""  # the request's, for a provider with several keys
+    candidates: tuple[Candidate, ...] = field(default=(), init=False)
+    timer: Timer | None = field(default=None, init=False)
+    group: Group | None = field(default=None, init=False)
+    held_seconds: float = field(default=0.0, init=False)
+    _held_at: float = field(default=0.0, init=False)
+    _input_tokens: float = field(default=-1.0, init=False)  # unknown until the request was checked
+    _standings: bytes = field(init=False)  # one `Standing` each: smaller than a list
+    _error: ProviderError | None = field(default=None, init=False)  # decides about a retry, since the last pause
 
-    def __init__(
-        self, route: Router, request: Request, make_request: MakeRequest, control: Dispatcher, model: str = ""
-    ) -> None:
-        """model: the request's model, for a provider with several keys. Raises `InvalidRequestError`."""
+    def __post_init__(self) -> None:
         # The session is a key of a dict before the request is checked.
-        REQUEST.rules["session"].check(request.session, "session")
-        if route.state.balance is Balance.STICKY and request.session is None:
-            raise InvalidRequestError("session", f"the route {route.name!r} is sticky: give the request a session")
-        self.route: Router = route
-        self.request: Request = request
-        self._make_request = make_request
-        self._control = control
-        self._model = model
-        self.candidates: tuple[Candidate, ...] = ()
-        self._input_tokens = -1.0  # unknown until the request was checked
-        self._standings = bytes(len(route.targets))  # one `Standing` each: smaller than a list
-        self._error: ProviderError | None = None  # that decides about a retry, since the last pause
-        self.timer: Timer | None = None
-        self.group: Group | None = None
-        self._held_at = 0.0
-        self.held_seconds: float = 0.0
+        REQUEST.rules["session"].check(self.request.session, "session")
+        if self.route.state.balance is Balance.STICKY and self.request.session is None:
+            raise InvalidRequestError("session", f"the route {self.route.name!r} is sticky: give the request a session")
+        self._standings = bytes(len(self.route.targets))
 
     # --- how each one stands ---
 
@@ -160,7 +147,9 @@ class Targets:
 
     def has_room(self, candidate: Candidate, now: float) -> bool:
         """Return whether the call could be sent to a target now."""
-        return _has_room(candidate, now) and self.route.state.is_healthy(candidate.target_index, now)
+        return candidate.limiter.state.fits(candidate, now) is True and self.route.state.is_healthy(
+            candidate.target_index, now
+        )
 
     def hold(self, call: WaitingCall, now: float) -> None:
         """Let the call wait until a target is used again."""
@@ -265,22 +254,26 @@ class Targets:
         """
 
         @cache
+        def usable(at: int) -> dict[Candidate, bool]:
+            return self.usable_candidates(at, now)
+
+        @cache
         def roomy(at: int) -> list[Candidate]:
-            return _roomy((self.candidate_at(at, key) for key in self.usable(at, now)), now)
+            return _roomy(usable(at))
 
         while True:
             excluded = self.excluded() if without is None else self.excluded() | {without}
             choice = self.route.state.choose(now, roomy, tried=excluded, session=self.request.session)
             if choice.target is not None:
                 return choice, roomy(choice.target)
-            found = {index: self.usable_candidates(index, now) for index in choice.among}
+            found = {index: usable(index) for index in choice.among}
             if all(found.values()):
                 return choice, [candidate for candidates in found.values() for candidate in candidates]
             for index in (index for index, candidates in found.items() if not candidates):
                 self._put(index, FAILED)
                 for key in range(len(self.route.targets[index].accesses)):
                     each = self.candidate_at(index, key)
-                    error = each.limiter.why_never(each, now)
+                    error = each.limiter.state.why_never(each, now)
                     if error is not None:
                         self.note_error(error)
 
@@ -288,8 +281,7 @@ class Targets:
         """Return another key or target that has room, after a limit has refused the call; None if there is none. A
         session waits for its target."""
         state, index = self.route.state, avoided.target_index
-        same = self.usable_candidates(index, now)
-        others = [candidate for candidate in same if candidate is not avoided and _has_room(candidate, now)]
+        others = [candidate for candidate in _roomy(self.usable_candidates(index, now)) if candidate is not avoided]
         if not others and state.balance is not Balance.STICKY:
             choice, others = self.choose(now, index)
             if choice.target is None:
@@ -305,7 +297,7 @@ class Targets:
 
         @cache
         def roomy(at: int) -> list[Candidate]:
-            return _roomy(self.usable_candidates(at, now, beside=True), now)
+            return _roomy(self.usable_candidates(at, now, beside=True))
 
         if all(target.fallback for other, target in enumerate(state.targets) if other != index):
             return self.best(roomy(index), now) if roomy(index) else None
@@ -329,7 +321,7 @@ class Targets:
                 assert first is not None
                 raise first
             index = choice.target if choice.target is not None else next(iter(choice.among), left[0])
-            candidates = found or self.usable_candidates(index, now)
+            candidates = found or list(self.usable_candidates(index, now))
             key = candidates[0].key if candidates else 0
             if choice.target is not None:
                 key = self.best(found, now).key
@@ -357,12 +349,18 @@ class Targets:
 
     # --- the candidates ---
 
-    def usable_candidates(self, index: int, now: float, *, beside: bool = False) -> list[Candidate]:
-        """Return a candidate for each key that can be used at a target. Keys whose quota is used up, or too small for
-        the request, are left out. beside: new ones, for a second attempt."""
+    def usable_candidates(self, index: int, now: float, *, beside: bool = False) -> dict[Candidate, bool]:
+        """Return a candidate for each key that can be used at a target, and whether the call could be sent with it now.
+
+        Keys whose quota is used up, or too small for the request, are left out. beside: new candidates, for a second
+        attempt.
+        """
         make = self._make_candidate if beside else self.candidate_at
-        found = (make(index, key) for key in self.usable(index, now))
-        return [candidate for candidate in found if candidate.limiter.why_never(candidate, now) is None]
+        found = {
+            candidate: candidate.limiter.state.fits(candidate, now)
+            for candidate in (make(index, key) for key in self.usable(index, now))
+        }
+        return {candidate: fits for candidate, fits in found.items() if fits is not None}
 
     def candidate_at(self, index: int, key: int) -> Candidate:
         """Return the candidate for one key of a target: the same one each time."""
@@ -378,16 +376,16 @@ class Targets:
     def _make_candidate(self, index: int, key: int) -> Candidate:
         request, target, limiter = self.request, self.route.targets[index].declared, self._limiter_at(index, key)
         if self._input_tokens < 0:
-            return Candidate(limiter, target_index=index, key=key)
+            return Candidate(0.0, None, target_index=index, key=key, limiter=limiter)
         options = NO_OPTIONS if target is None else target.options
         return Candidate(
-            limiter,
             self._input_tokens,
             cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
+            PRIORITIES[cast("str", options.get("priority", request.priority))],
+            cast("str | None", options.get("tenant", request.tenant)),
             target_index=index,
             key=key,
-            priority=PRIORITIES[cast("str", options.get("priority", request.priority))],
-            tenant=cast("str | None", options.get("tenant", request.tenant)),
+            limiter=limiter,
         )
 
     def request_at(self, candidate: Candidate) -> TargetRequest:
@@ -419,10 +417,10 @@ class Targets:
         """Return whether a target's provider has several keys."""
         return len(self.route.targets[index].accesses) > 1
 
-    def keys(self, index: int) -> KeyRing:
+    def keys(self, index: int) -> ModelKeys:
         """Return which keys of a target's provider are used."""
         target = self.route.targets[index]
-        return target.ring(self._model_at(target))
+        return target.keys_of(self._model_at(target))
 
     def longest_wait(self, index: int) -> float:
         """Return for how many seconds the call may wait at a target, by the target's own options."""
@@ -434,14 +432,9 @@ class Targets:
         return target.model or self._model
 
 
-def _has_room(candidate: Candidate, now: float) -> bool:
-    """Return whether the call could be sent now."""
-    return candidate.limiter.state.has_room(candidate, now)
-
-
-def _roomy(candidates: Iterable[Candidate], now: float) -> list[Candidate]:
+def _roomy(candidates: Mapping[Candidate, bool]) -> list[Candidate]:
     """Return the candidates with which the call could be sent now."""
-    return [candidate for candidate in candidates if _has_room(candidate, now)]
+    return [candidate for candidate, fits in candidates.items() if fits]
 
 
 def is_targets_fault(error: ProviderError) -> bool:

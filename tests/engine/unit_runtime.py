@@ -57,6 +57,9 @@ class UnitRuntime:
         self.timers = Timers(self.loop)
         self.due: list[Callable[[], None]] = []
 
+    def wall_clock(self) -> float:
+        return 0.0
+
     def random(self) -> float:
         return 0.5
 

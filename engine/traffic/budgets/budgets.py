@@ -16,7 +16,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -67,7 +67,7 @@ class Account:
     began: the time at which the current window began.
     spent: the amounts that ended calls used in this window.
     reserved: the amounts that running calls have reserved.
-    holdings: the number of these reservations.
+    reservations: the number of these reservations.
     line: the calls that wait for this account; None while none does.
     is_timed: whether `Budgets` looks at it when its window ends.
     """
@@ -80,7 +80,7 @@ class Account:
     is_asked: bool = False
     spent: Amounts = NOTHING
     reserved: Amounts = NOTHING
-    holdings: int = 0
+    reservations: int = 0
     line: FairQueue | None = None
     is_timed: bool = False
 
@@ -99,7 +99,7 @@ class Account:
     @property
     def is_unused(self) -> bool:
         """True if a new account would be the same."""
-        return self.spent == NOTHING and not self.holdings and not self.waiting
+        return self.spent == NOTHING and not self.reservations and not self.waiting
 
     def renew(self, now: float) -> bool:
         """Begin the next window if the current one is over. Reserved amounts stay reserved until their calls end.
@@ -135,28 +135,28 @@ class Account:
 
         with_reserved: count reserved amounts as spent. Without them, a shared budget allows what it may ever allow.
         """
-        taken = self.spent.plus(self.reserved) if with_reserved else self.spent
+        reserved = self.reserved if with_reserved else NOTHING
         if self.lease is not None:
-            return self.lease.lacking(taken, amounts, ever=not with_reserved)
-        for name, limit, used, more in zip(MEMBERS, self.limits, taken, amounts, strict=True):
-            if more > 0 and used + more > limit * (1 + _ROUNDING):
+            return self.lease.lacking(self.spent.plus(reserved), amounts, ever=not with_reserved)
+        for name, limit, used, held, more in zip(MEMBERS, self.limits, self.spent, reserved, amounts, strict=True):
+            if more > 0 and used + held + more > limit * (1 + _ROUNDING):
                 return name
         return ""
 
     def reserve(self, amounts: Amounts) -> None:
         """Reserve the amounts of one call."""
         self.reserved = self.reserved.plus(amounts)
-        self.holdings += 1
+        self.reservations += 1
         if self.lease is not None:
             self.lease.count(self.spent, self.reserved)
             self.lease.satisfy()
 
-    def settle(self, reserved: Amounts, used: Amounts) -> None:
+    def spend(self, reserved: Amounts, used: Amounts) -> None:
         """Replace the reservation of one call by what it used."""
         self.spent = self.spent.plus(used)
-        self.holdings -= 1
+        self.reservations -= 1
         # Exactly nothing remains of the last one, whatever was rounded.
-        self.reserved = self.reserved.less(reserved) if self.holdings else NOTHING
+        self.reserved = self.reserved.less(reserved) if self.reservations else NOTHING
         if self.lease is not None:
             self.lease.count(self.spent, self.reserved)
 
@@ -265,7 +265,7 @@ class Claim(Permit):
         shared = "" if account.lease is None else "a part of "
         ahead = int(account.line.ahead_of(self)[0])
         name = whose(account.budget, account.tenant)
-        return f"{member} of {shared}{name}, reserved by {account.holdings} calls, {ahead} ahead"
+        return f"{member} of {shared}{name}, reserved by {account.reservations} calls, {ahead} ahead"
 
 
 class BudgetsState:
@@ -354,7 +354,7 @@ class BudgetsState:
         self._stand(claim, account, at_head=False)
         self._changed[account] = None
 
-    def leave(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim) -> None:
         """Remove a call from the line in which it waits. May be called again."""
         account = claim.account
         if account is None:
@@ -388,7 +388,7 @@ class BudgetsState:
             except InvalidRequestError as error:
                 if claim.account is None:
                     continue
-                self.leave(claim)
+                self.withdraw(claim)
                 return claim, error
             if claim.account is None:
                 continue  # a function of a budget has ended the call
@@ -401,7 +401,7 @@ class BudgetsState:
                 assert account.line is not None
                 account.line.take(now)
                 claim.state = PermitState.ENDED
-            self.leave(claim)
+            self.withdraw(claim)
             if not isinstance(found, Account):
                 return claim, found
             self._stand(claim, found, at_head=True)
@@ -425,7 +425,7 @@ class BudgetsState:
         """Count the used amounts of an ended call as spent, and release its reservation. A second call does nothing."""
         for account in reservation.accounts:
             self._renew(account, now)
-            account.settle(reservation.amounts, used)
+            account.spend(reservation.amounts, used)
             if account.line is not None:
                 self._changed[account] = None
         reservation.accounts = ()
@@ -707,10 +707,10 @@ class Budgets(Pump):
         self._note((account,))
         self.changed()
 
-    def leave(self, claim: Claim) -> None:
+    def withdraw(self, claim: Claim) -> None:
         """Let a call wait no longer. May be called again."""
         account = claim.account
-        self._budgets.leave(claim)
+        self._budgets.withdraw(claim)
         if account is not None:
             self._note((account,))
         self.changed()
@@ -849,6 +849,7 @@ NOTHING_SPENT = Spent()
 """What an attempt used that did not reach the server, or whose answer says nothing."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Spending:
     """The spending of one call.
 
@@ -858,28 +859,19 @@ class Spending:
     cost_unknown: why the cost is not known: of the first attempt without a price; empty if it is known.
     """
 
-    __slots__ = (
-        "_claim",
-        "_claimed_at",
-        "_is_counted",
-        "_live",
-        "_need",
-        "cost",
-        "cost_unknown",
-        "reservation",
-        "seconds",
-    )
+    _live: Budgets
+    reservation: Reservation | None = field(default=None, init=False)
+    seconds: float = field(default=0.0, init=False)
+    cost: float | None = field(init=False)
+    cost_unknown: str = field(init=False)
+    _claim: Claim | None = field(default=None, init=False)
+    _claimed_at: float = field(default=0.0, init=False)
+    _is_counted: bool = field(default=False, init=False)  # as a call
+    _need: Need | None = field(default=None, init=False)  # that `reservation` is for
 
-    def __init__(self, live: Budgets) -> None:
-        self._live = live
-        self._claim: Claim | None = None
-        self._claimed_at = 0.0
-        self._is_counted = False  # as a call
-        self._need: Need | None = None  # that `reservation` is for
-        self.reservation: Reservation | None = None
-        self.seconds: float = 0.0
-        self.cost: float | None = None if live.price is None else 0.0
-        self.cost_unknown: str = NO_PRICE_FUNCTION if live.price is None else ""
+    def __post_init__(self) -> None:
+        has_price = self._live.price is not None
+        self.cost, self.cost_unknown = (0.0, "") if has_price else (None, NO_PRICE_FUNCTION)
 
     @property
     def waiting_for(self) -> str:
@@ -926,7 +918,7 @@ class Spending:
         claim, self._claim = self._claim, None
         if claim is not None:
             self.seconds += now - self._claimed_at
-            self._live.leave(claim)
+            self._live.withdraw(claim)
 
     def take(self) -> Reservation | None:
         """Return what is reserved for the attempt that begins now, which holds it from now on."""

@@ -191,13 +191,13 @@ class Host:
     begin: called with the time when a call is sent; returns the call's number here.
     name: its address, such as `http://127.0.0.1:8000`.
     is_away: it refuses or drops every connection, or serves no call, as far as is known.
-    patience: seconds after which calls that wait for it fail.
+    longest_outage: seconds after which calls that wait for it fail.
     error: the latest error that shows that it may be away.
     """
 
-    def __init__(self, name: str, patience: float = math.inf) -> None:
+    def __init__(self, name: str, longest_outage: float = math.inf) -> None:
         self.name: str = name
-        self.patience: float = patience
+        self.longest_outage: float = longest_outage
         self.is_away: bool = False
         self._breaker = Breaker(open_for=PAUSE)
         self.begin: Callable[[float], int] = self._breaker.begin
@@ -237,18 +237,18 @@ class Host:
 
     def given_up(self, now: float) -> ProviderError | None:
         """Return the error of calls that have waited for it in vain; None if they may wait, or one may ask now."""
-        if self.error is None or now < self._away_since + self.patience or self.ready_at(now) <= now:
+        if self.error is None or now < self._away_since + self.longest_outage or self.ready_at(now) <= now:
             return None
         return ProviderError(
             f"not sent: {self.name} has {'served no call' if self.error.http_status else 'taken no connection'} for"
-            f" {self.patience:g} s; the latest error: {self.error.message}",
+            f" {self.longest_outage:g} s; the latest error: {self.error.message}",
             category=ErrorCategory.SERVER if self.error.http_status else ErrorCategory.NETWORK,
             provider_code=AWAY,
         )
 
     def gives_up_at(self, now: float) -> float:
         """Return when calls will not wait for it any longer; `math.inf` if it is not away, or that time has passed."""
-        at = self._away_since + self.patience
+        at = self._away_since + self.longest_outage
         return at if at > now else math.inf
 
     @property

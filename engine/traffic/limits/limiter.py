@@ -21,7 +21,7 @@ from ....providers.wire.quirks import LoadReport
 from ...call.runtime import Runtime
 from ...call.timeouts import Clock
 from ...request.noting import NoteLogger
-from ...request.prepared import Prepared, WallClock
+from ...request.prepared import Prepared
 from ..queue.fair_queue import CONFIRMED, QUEUED, UNDER_WAY, Cost, FairQueue, Permit, credible
 from ..queue.pump import Notification, Pump
 from .bucket import Bucket, ReportedBucket, declared_buckets
@@ -29,7 +29,7 @@ from .concurrency import LONGEST_HOLD, Concurrency
 from .host import GATEWAY_STATUSES, LONGEST_PAUSE, Host, is_lost
 from .leases import EntryLease, LeasedRateLimit
 from .load_watch import LoadWatch
-from .quota import Impossible, Quota
+from .quota import Quota
 from .rate_limit import BucketStatistics, LimiterStatistics, LimitSource, RateLimit
 
 HOPELESS = 1.5
@@ -40,6 +40,9 @@ HEADERS_EVERY = 0.25
 
 MUCH_ROOM = 1e12
 """The room of a limiter without a known limit."""
+
+REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
+"""Maps the reason why a call can never be sent to the error's `provider_code`."""
 
 
 class DeclaredLimit:
@@ -100,7 +103,7 @@ class DeclaredLimit:
             return self.running >= self._slots.rate
         return self.concurrent is not None and self.running >= self.concurrent
 
-    def stand_in_line(self, state: Hashable) -> None:
+    def enter_line(self, state: Hashable) -> None:
         """Put a limiter at the end of the line, if it is not in it, because its next call waits only for this limit."""
         begins = not self.line
         self.line.setdefault(state)
@@ -175,17 +178,18 @@ class LimiterState:
         self._reserve(permit, cost, now)
         return True
 
-    def admit(self, now: float, first: Permit | None = None) -> Permit | float:
-        """Take the next call out of the queue and reserve its cost.
+    def admit(self, now: float) -> Permit | float:
+        """Take the next call out of the queue and reserve its cost. If it can never be sent, it has ended.
 
         If no call may be sent now, return the time at which to call this again, unless a call ends earlier; `math.inf`:
         at no set time.
-
-        first: the next call, if it is known.
         """
-        permit = self.queue.first(now) if first is None else first
+        permit = self.queue.first(now)
         if permit is None:
             return math.inf
+        if self.why_never(permit, now) is not None:
+            self.cancel(permit, now)
+            return permit
         cost = self.quota.estimate(permit)
         own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
         ready = self._ready_at(cost, own, now)
@@ -196,13 +200,27 @@ class LimiterState:
         self._reserve(permit, cost, now)
         return permit
 
-    def has_room(self, permit: Permit, now: float) -> bool:
-        """Return whether a call that is not in the queue could be sent now. Changes nothing."""
-        if (
-            self.queue.length
-            or (self.host.is_away and self.host.ready_at(now) > now)
-            or self.quota.never(permit, now) is not None
-        ):
+    def why_never(self, permit: Permit, now: float) -> ProviderError | None:
+        """Return why a call can never be sent, or has waited for the server in vain; None if it can wait."""
+        given_up = self.host.given_up(now) if self.host.is_away else None
+        if given_up is not None:
+            return given_up
+        why = self.quota.never(permit, now)
+        if why is None:
+            return None
+        return ProviderError(
+            f"not sent to {self.name}: {why.why}",
+            category=ErrorCategory.RATE_LIMIT,
+            provider_code=REFUSAL_CODES[why.refusal],
+            retry_after_ms=round(why.retry_after * 1000) if why.retry_after >= 0 else -1,
+            retryable=False,
+        )
+
+    def fits(self, permit: Permit, now: float) -> bool | None:
+        """Return whether a call that is not in the queue could be sent now; None: never. Changes nothing."""
+        if self.why_never(permit, now) is not None:
+            return None
+        if self.queue.length or (self.host.is_away and self.host.ready_at(now) > now):
             return False
         cost = self.quota.estimate(permit)
         if self.quota.own_ready_at(cost, now) > now:
@@ -332,7 +350,7 @@ class LimiterState:
             self._hear(permit, away, now)
         if answered:
             self.quota.confirm(permit, report, now, accepted=False)
-            usage = self.quota.failed(permit.cost)
+            usage = self.quota.used_by_failed(permit.cost)
         self.settle(permit, usage, now, tokens=0.0, answered=False)
 
     def _hear(self, permit: Permit, away: ProviderError | None, now: float) -> None:
@@ -483,7 +501,7 @@ class LimiterState:
             if ready > now:
                 if limit is not self._line:
                     self.leave_lines()
-                    limit.stand_in_line(self)
+                    limit.enter_line(self)
                     self._line = limit
                 return limit.ready_at(cost, self, now)
         return now
@@ -545,9 +563,6 @@ def _figures(bucket: Bucket, now: float) -> BucketStatistics:
 
 logger: NoteLogger = NoteLogger("manystream.traffic")
 
-REFUSAL_CODES: dict[Refusal, str] = {Refusal.TOO_LARGE: "request_too_large", Refusal.SPENT: "quota_spent"}
-"""Maps the reason why a call can never be sent to the error's `provider_code`."""
-
 
 class Limiter(Pump):
     """What shares one quota: a state, a pump and a log.
@@ -565,7 +580,6 @@ class Limiter(Pump):
         runtime: Runtime,
         row: str,
         read_report: ReadReport,
-        wall_clock: WallClock,
         next_in_line: Callable[[DeclaredLimit, LimiterState], None],
         watch: Callable[[str, LimiterStatistics], None] | None = None,
         load_ways: tuple[LoadReport, ...] = (),
@@ -577,7 +591,6 @@ class Limiter(Pump):
         self.next_in_line: Callable[[DeclaredLimit, LimiterState], None] = next_in_line
         self._row = row
         self._read_report = read_report
-        self._wall_clock = wall_clock
         self._watch = watch
         self._ignored: set[str] = set()
         self._load_watch: LoadWatch | None = None
@@ -604,15 +617,14 @@ class Limiter(Pump):
             if self._watch is not None:
                 self.note()
             return
-        why = self.why_never(permit, now)
+        why = state.why_never(permit, now) if state.queue.length else None
         if why is not None:
             call.rejected(permit, why)
             return
         state.queue.add(permit, at_head=again)
         if state.queue.length == 1:
             self.run()
-            return
-        if state.is_hopeless(permit, deadline, now):
+        elif state.is_hopeless(permit, deadline, now):
             seconds, reason = state.seconds_ahead(permit, now), state.reason(permit, now)
             state.cancel(permit, now)
             call.rejected(permit, _hopeless(deadline - now, seconds, reason))
@@ -626,10 +638,10 @@ class Limiter(Pump):
             if self._watch is not None:
                 self.note()
             return True
-        if state.queue.length or self.why_never(permit, now) is not None:
+        if state.queue.length:
             return False
         state.queue.add(permit)
-        if state.admit(now) is permit:
+        if state.admit(now) is permit and permit.state in UNDER_WAY:
             if self._watch is not None:
                 self.note()
             return True
@@ -639,23 +651,13 @@ class Limiter(Pump):
     def take(self, now: float) -> Notification | float:
         """Take the next call that may be sent, or never can be, out of the queue."""
         state = self.state
-        found = math.inf
-        first = state.queue.first(now)
-        if first is None:
-            state.leave_lines()
-        else:
-            call = first.owner
+        found = state.admit(now) if state.queue.length else math.inf
+        if isinstance(found, Permit):
+            call, why = found.owner, None if found.state in UNDER_WAY else state.why_never(found, now)
             assert call is not None, "the call waits"
-            why = self.why_never(first, now)
-            if why is not None:
-                state.cancel(first, now)
-                return call, partial(call.rejected, first, why)
-            sent_or_when = state.admit(now, first)
-            if isinstance(sent_or_when, Permit):
-                return call, partial(call.admitted, first, now)
-            found = sent_or_when
-            if self._load_watch is not None and state.is_short_of_slots(now):
-                found = min(found, self._load_watch.ask(state.quota.window.answer_seconds, now))
+            return call, partial(call.admitted, found, now) if why is None else partial(call.rejected, found, why)
+        if state.queue.length and self._load_watch is not None and state.is_short_of_slots(now):
+            found = min(found, self._load_watch.ask(state.quota.window.answer_seconds, now))
         for limit in state.pop_left():
             # None whose line it has not left: two limiters, each the first in a line, would wake each other for ever.
             self.next_in_line(limit, state)
@@ -755,7 +757,7 @@ class Limiter(Pump):
     def _report_in(self, headers: Mapping[str, str], error: ProviderError | None = None) -> QuotaReport:
         """Parse the limits that a response reports. The first response without any is logged once."""
         body = b"" if error is None else error.body
-        report = self._read_report(self._row, headers, self._wall_clock(), error, body)
+        report = self._read_report(self._row, headers, self.runtime.wall_clock(), error, body)
         for name in report.ignored:
             if name not in self._ignored:
                 self._ignored.add(name)
@@ -768,25 +770,6 @@ class Limiter(Pump):
         for line in news:
             logger.info("%s: %s", self.state.name, line)
         news.clear()
-
-    def why_never(self, permit: Permit, now: float) -> ProviderError | None:
-        """Return why a call can never be sent, or has waited for the server in vain; None if it can wait."""
-        host = self.state.host
-        given_up = host.given_up(now) if host.is_away else None
-        if given_up is not None:
-            return given_up
-        why = self.state.quota.never(permit, now)
-        return None if why is None else self.never_sent(why)
-
-    def never_sent(self, why: Impossible) -> ProviderError:
-        """Return the error of a call that can never be sent."""
-        return ProviderError(
-            f"not sent to {self.state.name}: {why.why}",
-            category=ErrorCategory.RATE_LIMIT,
-            provider_code=REFUSAL_CODES[why.refusal],
-            retry_after_ms=round(why.retry_after * 1000) if why.retry_after >= 0 else -1,
-            retryable=False,
-        )
 
 
 def _hopeless(left: float, seconds: float, reason: str) -> ProviderError:

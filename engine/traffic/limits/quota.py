@@ -120,7 +120,7 @@ class Window:
         if until is None:
             return False
         sent_at = until - CONFIRMED_AFTER
-        self._seconds.add(now - sent_at)
+        self._seconds.include(now - sent_at)
         if self._used_at >= sent_at:
             self._grow(1.0, calls_per_second)
         self._pace.give_back(1.0, now)
@@ -129,7 +129,7 @@ class Window:
 
     def answered(self, sent_at: float, calls_per_second: float, now: float) -> None:
         """Grow with a call that was answered in full: a refusal would have come much earlier."""
-        self._answer.add(now - sent_at)
+        self._answer.include(now - sent_at)
         if calls_per_second == math.inf and self._used_at >= sent_at:
             self._grow(UNTRIED, calls_per_second)
             self._set_pace()
@@ -295,11 +295,11 @@ class Quota:
         cached: the tokens of the prompt that the server read from its cache.
         output: the tokens of the response.
         """
-        self.output.add(output)
+        self.output.include(output)
         counted = input_tokens if self.charging.cached_input else max(0.0, input_tokens - cached)
         return Cost(1.0, counted, output, counted + output)
 
-    def failed(self, charge: Cost) -> Cost:
+    def used_by_failed(self, charge: Cost) -> Cost:
         """Return what a call has used that the server answered with an error. charge: what it was charged."""
         return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
 

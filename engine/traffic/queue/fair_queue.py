@@ -20,6 +20,7 @@ import enum
 import heapq
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ....providers.model.options import Priority
@@ -46,7 +47,7 @@ class Mean:
         self.value: float = value
         self.count: int = 0
 
-    def add(self, number: float) -> None:
+    def include(self, number: float) -> None:
         """Add the next number of the series."""
         self.count += 1
         self.value += (number - self.value) * max(_SMOOTHING, 1.0 / self.count)
@@ -116,6 +117,7 @@ UNDER_WAY = (SENT, CONFIRMED)
 """The states of a call that was sent and has not ended."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Permit:
     """What one call has in a queue and, after the call was sent, its reserved cost.
 
@@ -137,48 +139,25 @@ class Permit:
     after: the next call in the line.
     """
 
-    __slots__ = (
-        "after",
-        "before",
-        "cost",
-        "input_tokens",
-        "line",
-        "max_output",
-        "number",
-        "owner",
-        "priority",
-        "refusals",
-        "sent_at",
-        "sent_before",
-        "size",
-        "state",
-        "tenant",
-    )
+    input_tokens: float
+    max_output: float | None
+    priority: Priority = Priority.NORMAL
+    tenant: str | None = None
+    owner: WaitingCall | None = None
+    cost: Cost = field(default=FREE, init=False)
+    size: float = field(init=False)
+    refusals: int = field(default=0, init=False)
+    state: PermitState = field(default=NEW, init=False)
+    sent_at: float = field(default=NEVER, init=False)
+    sent_before: Cost = field(default=FREE, init=False)
+    number: int = field(default=0, init=False)
+    line: TenantLine | None = field(default=None, init=False)
+    before: Permit | None = field(default=None, init=False)
+    after: Permit | None = field(default=None, init=False)
 
-    def __init__(
-        self,
-        input_tokens: float,
-        max_output: float | None,
-        priority: Priority = Priority.NORMAL,
-        tenant: str | None = None,
-        owner: WaitingCall | None = None,
-    ) -> None:
-        self.input_tokens: float = input_tokens
-        self.max_output: float | None = max_output
-        self.cost: Cost = FREE
-        self.priority: Priority = priority
-        self.tenant: str | None = tenant
-        self.owner: WaitingCall | None = owner
-        size = input_tokens + (max_output or 0.0)
-        self.size: float = size if size > 1.0 else 1.0  # `max` costs each start of a call ten comparisons
-        self.refusals: int = 0
-        self.state: PermitState = NEW
-        self.sent_at: float = NEVER
-        self.sent_before: Cost = FREE
-        self.number: int = 0
-        self.line: TenantLine | None = None
-        self.before: Permit | None = None
-        self.after: Permit | None = None
+    def __post_init__(self) -> None:
+        size = self.input_tokens + (self.max_output or 0.0)
+        self.size = size if size > 1.0 else 1.0  # `max` costs each start of a call ten comparisons
 
     @property
     def charged(self) -> Cost:
@@ -356,8 +335,8 @@ class TenantClass:
         expected = line.expected(permit)
         change = tokens - expected
         if tokens:
-            line.excess.add(tokens - permit.input_tokens)
-            self._excess.add(tokens - permit.input_tokens)
+            line.excess.include(tokens - permit.input_tokens)
+            self._excess.include(tokens - permit.input_tokens)
             expected = line.expected(permit)
         most = MOST_CALLS * (tokens if tokens > expected else expected)
         if line.length:

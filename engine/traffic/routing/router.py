@@ -119,7 +119,7 @@ def accesses_of(provider: Provider, preparer: Preparer) -> tuple[Access, ...]:
     return tuple(found)
 
 
-class KeyRing:
+class ModelKeys:
     """The keys of one provider, for one model.
 
     model: the model's name, which names its sessions in `sessions`.
@@ -154,7 +154,7 @@ class KeyRing:
                 return kept
         return max(keys, key=room.__getitem__)
 
-    def begin(self, key: int, session: str | None, now: float) -> None:
+    def keep(self, key: int, session: str | None, now: float) -> None:
         """A call of a session is sent with a key, which the session keeps."""
         if session is not None and self.count > 1:
             self._sessions.keep((self._model, session), key, now)
@@ -453,7 +453,7 @@ class HedgeState:
         self._hedges = [0] * MINUTE
         self._second = 0
 
-    def begin(self, now: float, *, again: bool = False) -> float:
+    def count(self, now: float, *, again: bool = False) -> float:
         """Record that a call is sent. Return the time of its second attempt; `math.inf` if that is not known.
 
         again: the call was sent before, and is counted.
@@ -497,7 +497,7 @@ class HedgeState:
 
 logger: NoteLogger = NoteLogger("manystream.traffic")
 
-MOST_RINGS = 1_000
+MOST_MODELS = 1_000
 """Models whose use of keys is remembered."""
 
 Group: TypeAlias = tuple[int, frozenset[int]]
@@ -513,7 +513,7 @@ class RouteTarget:
     host: its server.
     """
 
-    __slots__ = ("_rings", "_sessions", "accesses", "declared", "host", "model", "was_reported")
+    __slots__ = ("_keys", "_sessions", "accesses", "declared", "host", "model", "was_reported")
 
     def __init__(
         self, accesses: tuple[Access, ...], host: Host, model: str = "", declared: Target | None = None
@@ -523,7 +523,7 @@ class RouteTarget:
         self.model: str = model
         self.declared: Target | None = declared
         self.was_reported: bool = False
-        self._rings: dict[str, KeyRing] = {}
+        self._keys: dict[str, ModelKeys] = {}
         self._sessions = Sessions()
 
     @property
@@ -531,20 +531,20 @@ class RouteTarget:
         """The provider's name."""
         return self.accesses[0].provider.name
 
-    def ring(self, model: str) -> KeyRing:
+    def keys_of(self, model: str) -> ModelKeys:
         """Return which key calls to a model are sent with."""
-        ring = self._rings.get(model)
-        if ring is None:
-            if len(self._rings) >= MOST_RINGS:
-                self._rings.clear()
+        keys = self._keys.get(model)
+        if keys is None:
+            if len(self._keys) >= MOST_MODELS:
+                self._keys.clear()
                 self._sessions = Sessions()
-            ring = self._rings[model] = KeyRing(model, len(self.accesses), self._sessions)
-        return ring
+            keys = self._keys[model] = ModelKeys(model, len(self.accesses), self._sessions)
+        return keys
 
     def end_session(self, session: str) -> None:
         """Forget which keys a session has."""
-        for ring in self._rings.values():
-            ring.end_session(session)
+        for keys in self._keys.values():
+            keys.end_session(session)
 
 
 class Router(Pump):

@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.engine.call.attempt import Attempt, Steps
 from manystream.engine.call.buffered import Buffered
-from manystream.engine.call.call import CallHooks, Counters, RunningCall, TargetRequest
+from manystream.engine.call.call import CallHooks, Counters, RunningCall, TargetRequest, nobody
 from manystream.engine.call.timeouts import effective
 
 START, A, B, C = ms.Start("r1", "m"), ms.TextDelta(0, "a"), ms.TextDelta(0, "b"), ms.TextDelta(0, "c")
@@ -59,7 +59,7 @@ class Delivered:
         )
         self.call = RunningCall(
             runtime, CallHooks(lambda call, completion: None), PREPARED, self.counters, 1, CLOCKS, ms.Retry(),
-            self.note if has_callback else None, self.completions.append, lambda response: None,
+            self.note if has_callback else nobody, self.completions.append, lambda response: None,
         )  # fmt: skip
 
     def note(self, event: ms.Event) -> None:

@@ -13,7 +13,7 @@ import manystream as ms
 from manystream.engine.call.answer_body import AnswerBody
 from manystream.engine.call.completion import NO_WAIT, AttemptRecord
 from manystream.engine.call.next_step import retry_delay
-from manystream.engine.call.timeouts import CallState, Clock, Clocks, effective, next_deadline, timeout_error
+from manystream.engine.call.timeouts import Clock, Clocks, effective, timeout_error
 from manystream.engine.request.errors import cancelled
 from tests.support.peers import (
     NO_RETRY,
@@ -237,28 +237,6 @@ def test_a_call_s_timeouts_go_before_those_of_the_engine() -> None:
     engine = ms.Timeouts(connect=1, first_byte=2, idle=3, total=4, queue=5)
     assert effective(None, engine, stream=True) == Clocks(1, 2, 3, 4, 5)
     assert effective(ms.Timeouts(idle=30, total=INF), engine, stream=False) == Clocks(1, 2, 30, INF, 5)
-
-
-CLOCKS = Clocks(connect=10, first_byte=20, idle=30, total=100, queue=40)
-
-
-DEADLINES = {
-    CallState.QUEUED: (1045.0, Clock.QUEUE), CallState.CONNECTING: (1015.0, Clock.CONNECT),
-    CallState.SENDING: (1035.0, Clock.IDLE), CallState.WAITING: (1025.0, Clock.FIRST_BYTE),
-    CallState.READING: (1035.0, Clock.IDLE), CallState.BACKOFF: (1100.0, Clock.TOTAL),
-    CallState.ENDED: (1100.0, Clock.TOTAL),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("state", list(CallState))
-def test_each_state_has_its_timeout(state: CallState) -> None:
-    assert next_deadline(CLOCKS, state, started=1000.0, state_since=1005.0) == DEADLINES[state]
-    late = next_deadline(CLOCKS, state, started=1000.0, state_since=1095.0)
-    assert late == (1100.0, Clock.TOTAL)
-
-
-def test_the_total_timeout_is_named_where_both_end_together() -> None:
-    assert next_deadline(CLOCKS, CallState.READING, started=0.0, state_since=70.0) == (100.0, Clock.TOTAL)
 
 
 TIMEOUTS = {

@@ -27,14 +27,14 @@ INF = math.inf
 def lane(runtime: UnitRuntime, kind: str = "openai-chat", **rates: float) -> Limiter:
     limits = [DeclaredLimit("one", ms.RateLimit(**rates), 0.0)] if rates else []  # type: ignore[arg-type]
     scope = LimiterState("one/m", charging_of(kind), limits=limits)
-    return Limiter(scope, cast(Any, runtime), kind, reader_of(kind), lambda: 0.0, lambda limit, scope: None)
+    return Limiter(scope, cast(Any, runtime), kind, reader_of(kind), lambda limit, scope: None)
 
 
 PREPARED = SimpleNamespace(provider=SimpleNamespace(name="one"), model="m", stream=True)
 
 
 def admission(lane: Limiter, spending: Spending | None = None, need: Need | None = None) -> Admission:
-    return Admission(Candidate(lane, 10.0, 5, request=cast(Any, PREPARED), need=need), spending)
+    return Admission(Candidate(10.0, 5, request=cast(Any, PREPARED), need=need, limiter=lane), spending)
 
 
 def attempt(call: Call, *, sent: bool = True) -> Attempt:

@@ -115,7 +115,7 @@ class Spender(Member):
     def cancel(self) -> None:
         """Cancel all waiting calls."""
         while self.claims:
-            self._budgets.leave(self.claims.pop())
+            self._budgets.withdraw(self.claims.pop())
 
     def _go_on(self) -> None:
         while (found := self._budgets.next(self._clock())) is not None:

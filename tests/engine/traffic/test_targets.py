@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.routing.router import (
-    KeyRing,
+    ModelKeys,
     Sessions,
 )
 from manystream.engine.traffic.targets import is_keys_fault, is_targets_fault, moves_on
@@ -194,27 +194,27 @@ async def test_wrong_keys_are_errors_that_show_no_key(keys: object, message: str
 
 
 async def test_a_key_ring_uses_all_keys_where_each_was_put_aside() -> None:
-    ring = KeyRing("m", 2, Sessions())
-    ring.put_aside(0, 10)
-    assert ring.usable(11) == [1]
-    ring.put_aside(1, 11)
-    assert ring.usable(12) == [0, 1]
-    assert ring.usable(12, {0}) == [1]
-    ring.restore(0)
-    assert ring.usable(12) == [0]
-    assert ring.usable(80) == [0, 1]
+    keys = ModelKeys("m", 2, Sessions())
+    keys.put_aside(0, 10)
+    assert keys.usable(11) == [1]
+    keys.put_aside(1, 11)
+    assert keys.usable(12) == [0, 1]
+    assert keys.usable(12, {0}) == [1]
+    keys.restore(0)
+    assert keys.usable(12) == [0]
+    assert keys.usable(80) == [0, 1]
 
 
 async def test_a_session_goes_to_the_key_with_the_most_room_and_stays() -> None:
-    ring = KeyRing("m", 3, Sessions())
-    assert ring.best([0, 1, 2], {0: 1, 1: 5, 2: 3}, "s", 0) == 1
-    ring.begin(1, "s", 0)
-    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 1) == 1
-    assert ring.best([0, 2], {0: 9, 2: 1}, "s", 1) == 0
-    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4000) == 0
-    ring.begin(1, "s", 4000)
-    ring.end_session("s")
-    assert ring.best([0, 1], {0: 9, 1: 1}, "s", 4001) == 0
+    keys = ModelKeys("m", 3, Sessions())
+    assert keys.best([0, 1, 2], {0: 1, 1: 5, 2: 3}, "s", 0) == 1
+    keys.keep(1, "s", 0)
+    assert keys.best([0, 1], {0: 9, 1: 1}, "s", 1) == 1
+    assert keys.best([0, 2], {0: 9, 2: 1}, "s", 1) == 0
+    assert keys.best([0, 1], {0: 9, 1: 1}, "s", 4000) == 0
+    keys.keep(1, "s", 4000)
+    keys.end_session("s")
+    assert keys.best([0, 1], {0: 9, 1: 1}, "s", 4001) == 0
 
 
 async def test_every_door_forgets_sessions(autojump_clock: MockClock) -> None:

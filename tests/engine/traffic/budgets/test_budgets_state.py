@@ -157,7 +157,7 @@ def test_waiting_calls_go_by_priority_and_by_tenants() -> None:
     assert order == [3, 0, 2]
     assert claims[1].waiting_for == "output_tokens of the engine's budget, reserved by 3 calls, 0 ahead"
     assert claim(budgets, waiting(ms.Amounts(output_tokens=1)), 0) is None  # a smaller one does not overtake it
-    budgets.leave(claims[1])
+    budgets.withdraw(claims[1])
     found = budgets.next(0)
     assert found is not None
     assert isinstance(found[1], Reservation)
@@ -172,7 +172,7 @@ def test_a_call_that_can_no_longer_fit_is_refused_while_it_waits() -> None:
     found = budgets.next(0)
     assert found[0] is waits
     assert isinstance(found[1], BudgetRefusal)
-    assert [(account.waiting, account.holdings) for account in budgets.accounts()] == [(0, 0), (0, 0)]
+    assert [(account.waiting, account.reservations) for account in budgets.accounts()] == [(0, 0), (0, 0)]
 
 
 @pytest.mark.parametrize("every", [0.1, 0.3, 1 / 3, 7.7])
@@ -256,7 +256,7 @@ class Program:
             used = ms.Amounts(*(amount * share for amount in holding.amounts))
             self.budgets.settle(holding, used, self.now)
         elif action == "leave" and self.waiting:
-            self.budgets.leave(self.waiting.pop(number % len(self.waiting)))
+            self.budgets.withdraw(self.waiting.pop(number % len(self.waiting)))
         elif action == "window":
             self.now += part / 10
         self.take_turns()
@@ -353,7 +353,7 @@ def test_nothing_remains_reserved_of_the_last_call() -> None:
     for holding in holdings:
         budgets.settle(holding, ms.Amounts(usd=0.01), 0)
     (account,) = budgets.accounts()
-    assert (account.reserved, account.holdings, account.spent.usd) == ((0, 0, 0, 0), 0, pytest.approx(0.03))
+    assert (account.reserved, account.reservations, account.spent.usd) == ((0, 0, 0, 0), 0, pytest.approx(0.03))
 
 
 def test_a_refusal_is_looked_up_without_reserving() -> None:
@@ -364,7 +364,7 @@ def test_a_refusal_is_looked_up_without_reserving() -> None:
         "the budget of tenant 'a' allows 1 usd in 60 s: 0 are spent, 0 are reserved, and this call may use 1.5"
     )
     assert (found.budget, found.tenant, found.retry_after) == (budgets.budgets[1], "a", 50)
-    assert [account.holdings for account in budgets.accounts()] == [0, 0]
+    assert [account.reservations for account in budgets.accounts()] == [0, 0]
 
 
 def test_the_figures_of_every_account() -> None:
@@ -408,7 +408,7 @@ def test_a_waiting_call_is_behind_those_that_wait() -> None:
     found = [budgets.next(0), budgets.next(0), budgets.next(0)]
     assert [each and each[0] for each in found] == [one, two, None]
     assert (one.account, one.waiting_for, one.state) == (None, "", PermitState.ENDED)
-    assert (budgets.accounts()[0].holdings, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
+    assert (budgets.accounts()[0].reservations, budgets.accounts()[0].line, budgets.has_changed) == (2, None, False)
 
 
 def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
@@ -426,7 +426,7 @@ def test_a_call_moves_on_to_the_budget_that_it_lacks_next() -> None:
     found = budgets.next(0)
     assert found[0] is claim
     assert held(found[1]).amounts == ms.Amounts(output_tokens=50, calls=1)
-    assert [account.holdings for account in budgets.accounts()] == [1, 1]
+    assert [account.reservations for account in budgets.accounts()] == [1, 1]
 
 
 def test_a_call_that_leaves_lets_the_next_one_try() -> None:
@@ -434,8 +434,8 @@ def test_a_call_that_leaves_lets_the_next_one_try() -> None:
     held(budgets.reserve(None, ms.Amounts(output_tokens=60), 0))
     large, small = claimed(budgets, ms.Amounts(output_tokens=90)), claimed(budgets, ms.Amounts(output_tokens=30))
     assert budgets.next(0) is None
-    budgets.leave(large)
-    budgets.leave(large)
+    budgets.withdraw(large)
+    budgets.withdraw(large)
     found = budgets.next(0)
     assert found[0] is small
     assert large.state is PermitState.ENDED
@@ -462,7 +462,7 @@ def test_thousands_of_windows_end_one_by_one() -> None:
         claims.append(claimed(budgets, ms.Amounts(calls=1), now, tenant=tenant))
     assert budgets.next(4) is None
     for claim in claims[:2_990]:
-        budgets.leave(claim)
+        budgets.withdraw(claim)
     assert budgets.next_time() == 3602.99
     assert len(budgets._windows) == 10
 

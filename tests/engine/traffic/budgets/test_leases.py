@@ -65,7 +65,7 @@ def test_a_call_is_refused_if_its_engine_never_gets_enough() -> None:
 def test_a_call_that_leaves_needs_nothing_more() -> None:
     place = Place()
     claim = place.claim(0.5)
-    place.budgets.leave(claim)
+    place.budgets.withdraw(claim)
     assert (place.lease.needed, place.lease.wanted) == (0, 0)
 
 

@@ -190,21 +190,21 @@ def test_the_room_of_a_scope_is_the_number_of_such_calls() -> None:
 
 def test_there_is_room_if_nothing_waits_and_every_limit_has_some() -> None:
     scope = a_scope(requests_per_minute=2, tokens_per_minute=1200)
-    assert scope.has_room(Permit(1200, 0), 0)
-    assert not scope.has_room(Permit(1201, 0), 0), "it can never be sent"
+    assert scope.fits(Permit(1200, 0), 0)
+    assert scope.fits(Permit(1201, 0), 0) is None, "it can never be sent"
     sent(scope, 300)
-    assert [scope.has_room(Permit(tokens, 0), 0) for tokens in (900, 1000)] == [True, False]
+    assert [scope.fits(Permit(tokens, 0), 0) for tokens in (900, 1000)] == [True, False]
     ticket = queued(scope)
-    assert not scope.has_room(Permit(1, 0), 0)
+    assert not scope.fits(Permit(1, 0), 0)
     scope.cancel(ticket, 0)
     scope.quota.hold_until = 5
-    assert [scope.has_room(Permit(1, 0), now) for now in (4.9, 5)] == [False, True]
+    assert [scope.fits(Permit(1, 0), now) for now in (4.9, 5)] == [False, True]
     slots = a_scope(Charging(limited_by="slots"))
     for _ in range(7):
         sent(slots)
-    assert slots.has_room(Permit(1, 0), 0)
+    assert slots.fits(Permit(1, 0), 0)
     sent(slots)
-    assert not slots.has_room(Permit(1, 0), 0)
+    assert not slots.fits(Permit(1, 0), 0)
 
 
 # --- the end of a call ---
@@ -392,7 +392,7 @@ def test_a_declared_limit_says_when_a_scope_may_send() -> None:
 def test_only_the_first_scope_in_the_line_may_send() -> None:
     limit = DeclaredLimit("*", RateLimit(requests_per_minute=60), 0)
     for scope in ("a", "b", "a"):
-        limit.stand_in_line(scope)
+        limit.enter_line(scope)
     cost = Cost(1, 0, 0, 0)
     assert (limit.next_in_line(), limit.is_open(0)) == ("a", False)
     assert [limit.ready_at(cost, scope, 0) for scope in ("a", "b", "c")] == [0, INF, INF]
@@ -475,7 +475,7 @@ def lane(
 
     reader = reader_of("openai-chat")
     changed = None if watch is None else watch.limiter_changed
-    return Limiter(scope, cast(Any, runtime), "openai-chat", reader, lambda: 0.0, cast(Any, next_in_line), changed)
+    return Limiter(scope, cast(Any, runtime), "openai-chat", reader, cast(Any, next_in_line), changed)
 
 
 def declared(**rates: float) -> DeclaredLimit:
@@ -608,7 +608,14 @@ def test_a_strange_header_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 
 @pytest.mark.parametrize(("seconds", "milliseconds"), [(-1.0, -1), (0.0, 0), (1.5, 1500), (0.0006, 1)])
 def test_the_error_of_a_spent_quota_says_when_to_come_back(seconds: float, milliseconds: int) -> None:
-    error = lane(UnitRuntime()).never_sent(Impossible("the quota is spent", Refusal.SPENT, seconds))
+    state, spent = lane(UnitRuntime()).state, Impossible("the quota is spent", Refusal.SPENT, seconds)
+
+    def never(permit: Permit, now: float) -> Impossible:
+        return spent
+
+    cast(Any, state.quota).never = never
+    error = state.why_never(Permit(1, 1), 0.0)
+    assert error is not None
     assert (error.message, error.provider_code, error.retry_after_ms, error.retryable) == (
         "not sent to one/m: the quota is spent", "quota_spent", milliseconds, False
     )  # fmt: skip

@@ -21,7 +21,7 @@ from manystream.engine.traffic.routing.router import (
     MOST_SESSIONS,
     Choice,
     HedgeState,
-    KeyRing,
+    ModelKeys,
     Router,
     RouteState,
     RouteTarget,
@@ -173,19 +173,19 @@ def test_a_session_is_forgotten_when_it_ends_and_after_an_hour() -> None:
 
 def test_a_hedge_waits_for_the_95th_percentile_of_the_last_200() -> None:
     hedge = HedgeState(Hedge())
-    assert hedge.begin(0) == float("inf")
+    assert hedge.count(0) == float("inf")
     for number in range(1, 401):
         hedge.first_event(number / 100)
-    assert hedge.begin(10) == pytest.approx(10 + 3.91)
-    assert HedgeState(Hedge(2.5)).begin(1) == 3.5
+    assert hedge.count(10) == pytest.approx(10 + 3.91)
+    assert HedgeState(Hedge(2.5)).count(1) == 3.5
 
 
 def test_hedges_are_at_most_the_given_part_of_recent_calls() -> None:
     hedge = HedgeState(Hedge(1.0, at_most=0.05))
     for second in range(60):
-        hedge.begin(float(second))
+        hedge.count(float(second))
     assert [hedge.take(59) for _ in range(4)] == [True, True, True, False]
-    hedge.begin(200)
+    hedge.count(200)
     assert hedge.take(200) is False
 
 
@@ -483,70 +483,70 @@ def test_there_is_no_percentile_below_twenty_first_events() -> None:
     assert hedge.total == 0
     for number in range(19):
         hedge.first_event(number)
-    assert hedge.begin(5) == INF
+    assert hedge.count(5) == INF
     hedge.first_event(100)
-    assert hedge.begin(5) == 105, "the greatest of twenty"
+    assert hedge.count(5) == 105, "the greatest of twenty"
     hedge.first_event(50)
-    assert hedge.begin(5) == 55
+    assert hedge.count(5) == 55
 
 
 def test_the_percentile_is_that_of_the_last_two_hundred() -> None:
     hedge = HedgeState(Hedge())
     for seconds in (7.0, *repeat(1.0, 180), *repeat(2.0, 19)):
         hedge.first_event(seconds)
-    assert hedge.begin(0) == 2
+    assert hedge.count(0) == 2
     for seconds in repeat(9.0, 9):
         hedge.first_event(seconds)
-    assert hedge.begin(0) == 2  # 172 of 1 s, 19 of 2 s, 9 of 9 s
+    assert hedge.count(0) == 2  # 172 of 1 s, 19 of 2 s, 9 of 9 s
     hedge.first_event(9.0)
-    assert hedge.begin(0) == 9
+    assert hedge.count(0) == 9
     first = HedgeState(Hedge())
     for seconds in (*repeat(9.0, 10), *repeat(1.0, 190)):
         first.first_event(seconds)
-    assert first.begin(0) == 9
+    assert first.count(0) == 9
 
 
 def test_second_attempts_are_a_part_of_the_calls_of_a_minute() -> None:
     hedge = HedgeState(Hedge(1.0, at_most=0.5))
-    assert [hedge.begin(0.5), hedge.begin(0.7, again=True)] == [1.5, 1.7]
+    assert [hedge.count(0.5), hedge.count(0.7, again=True)] == [1.5, 1.7]
     assert not hedge.allows(0.9), "a call that is sent again is counted once"
-    hedge.begin(0.9)
+    hedge.count(0.9)
     assert hedge.allows(0.9)
     assert (hedge.take(0.9), hedge.total, hedge.take(0.9), hedge.total) == (True, 1, False, 1)
-    hedge.begin(30)
-    hedge.begin(31)
+    hedge.count(30)
+    hedge.count(31)
     assert hedge.take(31)
-    hedge.begin(59.9)
+    hedge.count(59.9)
     assert not hedge.allows(59.9)  # two for five calls
-    hedge.begin(60)
+    hedge.count(60)
     assert (hedge.take(60), hedge.take(60), hedge.total) == (True, False, 3)  # the second 0 has left, with two and one
-    hedge.begin(500)
+    hedge.count(500)
     assert not hedge.allows(500)
-    hedge.begin(499)
+    hedge.count(499)
     assert hedge.allows(499), "time does not run backwards"
 
 
 def test_all_calls_may_be_sent_twice() -> None:
     hedge = HedgeState(Hedge(1.0, at_most=1))
-    hedge.begin(3)
+    hedge.count(3)
     assert [hedge.take(3), hedge.take(3)] == [True, False]
 
 
 @pytest.mark.parametrize(("now", "allowed"), [(59.9, True), (60.0, False)])
 def test_a_call_counts_for_sixty_seconds(now: float, allowed: bool) -> None:
     hedge = HedgeState(Hedge(1.0, at_most=1))
-    hedge.begin(0.5)
+    hedge.count(0.5)
     assert hedge.allows(now) is allowed
 
 
 def test_calls_and_second_attempts_leave_with_their_second() -> None:
     hedge = HedgeState(Hedge(1.0, at_most=1))
     for second in range(60):
-        hedge.begin(second)
+        hedge.count(second)
     assert [hedge.take(59) for _ in range(61)] == [True] * 60 + [False]
-    hedge.begin(60)
+    hedge.count(60)
     assert not hedge.allows(60), "60 of 60"
-    hedge.begin(60.5)
+    hedge.count(60.5)
     assert (hedge.allows(60.9), hedge.allows(118.9)) == (True, False)
     assert [hedge.take(119) for _ in range(3)] == [True, True, False]
 
@@ -555,12 +555,12 @@ def test_calls_and_second_attempts_leave_with_their_second() -> None:
 def test_nothing_is_left_of_an_earlier_minute(later: int) -> None:
     for counted in range(60):
         hedge = HedgeState(Hedge(1.0, at_most=1))
-        hedge.begin(counted)
+        hedge.count(counted)
         assert not hedge.allows(later)
         hedge = HedgeState(Hedge(1.0, at_most=1))
-        hedge.begin(counted)
+        hedge.count(counted)
         assert hedge.take(counted)
-        hedge.begin(later)
+        hedge.count(later)
         assert hedge.allows(later)
 
 
@@ -568,13 +568,13 @@ def test_nothing_is_left_of_an_earlier_minute(later: int) -> None:
 
 
 def test_a_refused_key_is_left_aside_for_a_minute() -> None:
-    ring = KeyRing("m", 3, Sessions())
-    assert (ring.count, ring.usable(0)) == (3, [0, 1, 2])
-    ring.put_aside(1, 10)
-    assert [ring.usable(now) for now in (10, 69.9, 70)] == [[0, 2], [0, 2], [0, 1, 2]]
-    assert ring.usable(10, {0, 2}) == [1], "it is better than none"
-    assert ring.usable(10, {0, 1, 2}) == []
-    early = KeyRing("m", 3, Sessions())
+    keys = ModelKeys("m", 3, Sessions())
+    assert (keys.count, keys.usable(0)) == (3, [0, 1, 2])
+    keys.put_aside(1, 10)
+    assert [keys.usable(now) for now in (10, 69.9, 70)] == [[0, 2], [0, 2], [0, 1, 2]]
+    assert keys.usable(10, {0, 2}) == [1], "it is better than none"
+    assert keys.usable(10, {0, 1, 2}) == []
+    early = ModelKeys("m", 3, Sessions())
     early.put_aside(1, 0)
     assert early.usable(0.5) == [0, 2]
     early.put_aside(0, 0)
@@ -583,46 +583,46 @@ def test_a_refused_key_is_left_aside_for_a_minute() -> None:
 
 
 def test_a_session_keeps_its_key_for_an_hour() -> None:
-    ring = KeyRing("m", 2, Sessions())
+    keys = ModelKeys("m", 2, Sessions())
     room = {0: 9.0, 1: 1.0}
-    ring.begin(1, "a", 0)
-    ring.begin(1, "b", 5)
-    ring.begin(1, "a", 10)
-    assert [ring.best([0, 1], room, each, 3604.9) for each in ("a", "b", None)] == [1, 1, 0]
-    assert [ring.best([0, 1], room, each, 3605) for each in ("a", "b")] == [1, 0]
-    assert ring.best([0], room, "a", 3605) == 0
-    assert ring.best([0, 1], room, "a", 3610) == 0
-    ring.begin(1, "a", 3610)
-    ring.end_session("a")
-    ring.end_session("a")
-    ring.begin(1, None, 3610)
-    assert ring.best([0, 1], room, "a", 3610) == 0
+    keys.keep(1, "a", 0)
+    keys.keep(1, "b", 5)
+    keys.keep(1, "a", 10)
+    assert [keys.best([0, 1], room, each, 3604.9) for each in ("a", "b", None)] == [1, 1, 0]
+    assert [keys.best([0, 1], room, each, 3605) for each in ("a", "b")] == [1, 0]
+    assert keys.best([0], room, "a", 3605) == 0
+    assert keys.best([0, 1], room, "a", 3610) == 0
+    keys.keep(1, "a", 3610)
+    keys.end_session("a")
+    keys.end_session("a")
+    keys.keep(1, None, 3610)
+    assert keys.best([0, 1], room, "a", 3610) == 0
 
 
 def test_many_sessions_of_one_key_are_not_kept() -> None:
     sessions = Sessions()
-    KeyRing("m", 1, sessions).begin(0, "a", 0)
+    ModelKeys("m", 1, sessions).keep(0, "a", 0)
     assert sessions.counts.total() == 0
-    two = KeyRing("m", 2, sessions)
-    two.begin(0, "a", 0)
-    two.begin(1, "b", 3600)
+    two = ModelKeys("m", 2, sessions)
+    two.keep(0, "a", 0)
+    two.keep(1, "b", 3600)
     assert sessions.counts == {0: 0, 1: 1}, "old ones are forgotten by any call"
 
 
 def test_the_sessions_of_all_models_together_are_bounded() -> None:
     sessions = Sessions()
-    rings = [KeyRing(str(model), 2, sessions) for model in range(3)]
+    all_keys = [ModelKeys(str(model), 2, sessions) for model in range(3)]
     room = {0: 9.0, 1: 1.0}
     for number in range(MOST_SESSIONS):
-        rings[number % 3].begin(1, str(number), number / 1000)
-        rings[0].begin(1, "0", number / 1000)  # it is used all the time
+        all_keys[number % 3].keep(1, str(number), number / 1000)
+        all_keys[0].keep(1, "0", number / 1000)  # it is used all the time
         assert sessions.counts[1] <= MOST_SESSIONS
     now = MOST_SESSIONS / 1000
-    rings[1].begin(1, "one more", now)
+    all_keys[1].keep(1, "one more", now)
     assert sessions.counts == {1: MOST_SESSIONS}
-    kept = [rings[number % 3].best([0, 1], room, str(number), now) for number in (0, 1, 2, MOST_SESSIONS - 1)]
+    kept = [all_keys[number % 3].best([0, 1], room, str(number), now) for number in (0, 1, 2, MOST_SESSIONS - 1)]
     assert kept == [1, 0, 1, 1], "the oldest one is forgotten"
-    assert rings[2].best([0, 1], room, "0", now) == 0, "each model has its own"
+    assert all_keys[2].best([0, 1], room, "0", now) == 0, "each model has its own"
 
 
 class Access:
@@ -761,10 +761,10 @@ def test_the_figures_of_a_route_are_complete() -> None:
 
 def test_a_place_keeps_the_keys_of_a_thousand_models() -> None:
     target = RouteTarget((cast(Any, Access("one")), cast(Any, Access("one"))), Host("one"))
-    first = target.ring("0")
+    first = target.keys_of("0")
     for number in range(1000):
-        assert target.ring(str(number)).count == 2
-    assert target.ring("0") is first
-    target.ring("1000")
-    assert target.ring("0") is not first
+        assert target.keys_of(str(number)).count == 2
+    assert target.keys_of("0") is first
+    target.keys_of("1000")
+    assert target.keys_of("0") is not first
     assert target.provider == "one"
