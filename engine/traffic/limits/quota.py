@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from operator import add, sub
 
 from ....providers.limits.charging import Charging
 from ....providers.limits.quota_report import MINUTE, SECOND, QuotaReport, Refusal, ReportedLimit, Unit
@@ -403,7 +404,7 @@ class Quota:
         if self.adaptive:
             for unit, learned in self.learned.items():
                 learned.take(cost[unit], now)
-            self._totals = self._totals.plus(cost)
+            self._totals = cost_of(Cost, map(add, self._totals, cost))
         self.sent += 1
         self.running += 1
         if now < self._first_sent_at:
@@ -433,7 +434,7 @@ class Quota:
         cost = permit.cost
         refund = cost._replace(requests=0.0) if self.charging.refused_requests else cost
         self._change(permit, refund, now)
-        self._refused_cost = self._refused_cost.plus(refund)
+        self._refused_cost = cost_of(Cost, map(add, self._refused_cost, refund))
         self._close(permit)
         self._read(report, permit, now)
         if report.refusal is Refusal.RATE:
@@ -458,7 +459,8 @@ class Quota:
             self.window.answered(permit.sent_at, self._calls_per_second(permit.cost), now)
         if usage is not None:
             declared_only = self.charging.settlement == "unknown"
-            self._change(permit, permit.charged.less(usage), now, declared_only=declared_only)
+            refund = cost_of(Cost, map(sub, permit.charged, usage))
+            self._change(permit, refund, now, declared_only=declared_only)
             if answered:
                 self._refute(usage, now - permit.sent_at)
         self._close(permit)
@@ -469,7 +471,7 @@ class Quota:
         self.window.remove(permit, was_sent=False)
         self._change(permit, permit.cost, now)
         if self.adaptive:
-            self._totals = self._totals.less(permit.cost)
+            self._totals = cost_of(Cost, map(sub, self._totals, permit.cost))
         self._close(permit)
 
     def believed_rate(self, unit: Unit) -> float:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,16 +67,8 @@ class Cost(NamedTuple):
     output_tokens: float
     tokens: float
 
-    def plus(self, other: Cost) -> Cost:
-        """Return the sum of both, unit by unit."""
-        return cost_of(Cost, (self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3]))
 
-    def less(self, other: Cost) -> Cost:
-        """Return this minus `other`, unit by unit."""
-        return cost_of(Cost, (self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3]))
-
-
-cost_of: Callable[[type[Cost], tuple[float, float, float, float]], Cost] = tuple[float, ...].__new__
+cost_of: Callable[[type[Cost], Iterable[float]], Cost] = tuple[float, ...].__new__
 """Makes a `Cost` of its four numbers, without the call of a Python function that `Cost(…)` costs each time."""
 
 FREE = Cost(0.0, 0.0, 0.0, 0.0)

@@ -142,11 +142,6 @@ def test_a_known_limit_allows_three_times_its_round_trip() -> None:
 # --- charges ---
 
 
-def test_costs_are_added_member_by_member() -> None:
-    assert Cost(1, 2, 3, 4).plus(Cost(10, 20, 30, 40)) == Cost(11, 22, 33, 44)
-    assert Cost(10, 20, 30, 40).less(Cost(1, 2, 3, 4)) == Cost(9, 18, 27, 36)
-
-
 CHARGED = {
     "reserved": ((1, 100, 40, 140), (1, 100, 4000, 4100), (1, 100, 512, 612)),
     "produced": ((1, 100, 40, 140), (1, 100, 512, 612), (1, 100, 512, 612)),
