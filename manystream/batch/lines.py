@@ -45,7 +45,8 @@ from ..providers.openai.chat.converter import ChatConverter
 
 LineId: TypeAlias = str | int
 ChooseModel: TypeAlias = Callable[[str | None], str | None]
-"""Maps the model that a line names (or None) to the model that the request is sent to; None: there is none."""
+"""Maps the model that a line names (or None) to the model that the request is sent to; None: there is none. Those here
+can be sent to another process."""
 
 ID_NAMES = ("id", "custom_id")
 LEVELS = {level.value: level for level in ThinkingLevel}
@@ -53,6 +54,36 @@ URLS = ("/v1/chat/completions", "/v1/responses")
 
 LONGEST_LINE = 64 * 1024 * 1024
 """The length of the longest line that is read, in bytes, its line end included. No provider accepts as much."""
+
+
+@dataclass(slots=True, frozen=True)
+class ModelChoice:
+    """The model of each line.
+
+    provider: the provider's name, which the request's model begins with.
+    model: the model for all lines, whatever they name; None: the model that the line names.
+    default: the model of a line that names none; None: such a line is refused.
+    """
+
+    provider: str
+    model: str | None = None
+    default: str | None = None
+
+    def __call__(self, named: str | None) -> str | None:
+        """Return the request's model for a line that names this model, or None if there is none."""
+        model = self.model or named or self.default
+        return f"{self.provider}/{model}" if model is not None else None
+
+
+@dataclass(slots=True, frozen=True)
+class OneModel:
+    """The same model for each line, whatever it names, such as a route."""
+
+    name: str
+
+    def __call__(self, named: str | None) -> str:
+        """Return the request's model."""
+        return self.name
 
 
 class CommonRequestOptions(TypedDict, total=False):

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .. import Message, Request, Response, Retry, Role, Text
-from ..batch.lines import Line, LineError, read_item
-from ..batch.model_choice import OneModel
+from ..batch.lines import Line, LineError, OneModel, read_item
 from ..providers.json.json_values import JSON, MalformedJSONError, loads, objects, string
 from ..transport.files import read_file
 from .arrivals import LARGEST_LENGTH, Arrival

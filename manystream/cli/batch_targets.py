@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .. import InvalidRequestError, OpenAIChat, Provider, Route
-from ..batch.lines import ChooseModel
-from ..batch.model_choice import ModelChoice, OneModel
+from ..batch.lines import ChooseModel, ModelChoice, OneModel
 from ..engine.embedding import Balance
 from ..engine.request.credentials import find_key
 from ..providers.catalog.profiles import PROFILES

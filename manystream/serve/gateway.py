@@ -45,7 +45,7 @@ from .dialects import (
     served_by,
 )
 from .forwarding import Client, Forwarding, GatewayConnection, Passing
-from .trace import Trace, TracedCall, TraceFile
+from .trace import Trace, TracedCall
 from .websocket import ChainMemory, ResponsesSocket
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ class Slot:
         self._idle = idle
         self._is_traced = trace
         self._trace: Trace | None = None
-        file = None if gateway.traces is None else TraceFile(gateway.traces / f"{name}.jsonl", name)
-        if trace or file is not None:
-            self._trace = Trace(file, keeps=trace)
+        path = None if gateway.traces is None else gateway.traces / f"{name}.jsonl"
+        if trace or path is not None:
+            self._trace = Trace(path, name, keeps=trace)
         self._used_at = gateway.loop.clock()
         self._timer: Timer | None = None
         self.name: str = name

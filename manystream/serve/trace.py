@@ -241,18 +241,20 @@ class Trace:
     calls: the calls that have ended, in the order of their ends.
     """
 
-    __slots__ = ("_count", "_file", "_keeps", "_notes", "calls")
+    __slots__ = ("_count", "_keeps", "_notes", "_path", "_slot", "calls")
 
-    def __init__(self, file: TraceFile | None = None, *, keeps: bool = True) -> None:
+    def __init__(self, path: Path | None = None, slot: str = "", *, keeps: bool = True) -> None:
         """Create a trace without calls.
 
-        file: the file to which they are written, too.
+        path: a file to which they are written, too, a line of JSON each. Only its owner can read it.
+        slot: the slot's name.
         keeps: keep all of them; else only what the next ones are compared with, without their bodies.
         """
-        self._file = file
+        self._path = path
+        self._slot = slot
         self._keeps = keeps
         self._count = 0
-        self._notes = Notes(logger, "a trace lacks calls" if file is None else f"the trace {file.path} lacks calls")
+        self._notes = Notes(logger, "a trace lacks calls" if path is None else f"the trace {path} lacks calls")
         self.calls: list[TracedCall] = []
 
     def add(self, call: TracedCall) -> None:
@@ -263,12 +265,17 @@ class Trace:
         if self._notes.lost > lost:
             call.fork = "its body cannot be read"
         self.calls.append(call)
-        if self._file is not None:
-            self._notes.take(self._file.write, call)
+        if self._path is not None:
+            self._notes.take(self._write, self._path, call)
         call.parsed = None
         if not self._keeps:
             call.body = b""
             del self.calls[:-COMPARED]
+
+    def _write(self, path: Path, call: TracedCall) -> None:
+        line = dumps_printable(call.to_json(self._slot)) + b"\n"
+        with open(private_file.open_own(path, b'{"slot":'), "ab") as file:
+            file.write(line)
 
     def conversations(self) -> list[list[TracedCall]]:
         """Return the turns, joined: each list begins with a call that continues none, and each call in it continues the
@@ -284,20 +291,6 @@ class Trace:
                 turns.append(by_number[turns[-1].continues])
             joined.append(turns[::-1])
         return joined
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class TraceFile:
-    """A file of JSON lines, one for each call of a slot. Only its owner can read it."""
-
-    path: Path
-    _slot: str
-
-    def write(self, call: TracedCall) -> None:
-        """Append a call. Raises `OSError`, and what writing JSON raises."""
-        line = dumps_printable(call.to_json(self._slot)) + b"\n"
-        with open(private_file.open_own(self.path, b'{"slot":'), "ab") as file:
-            file.write(line)
 
 
 def _digest(before: bytes, value: JSON) -> bytes:

@@ -16,7 +16,7 @@ import trio.testing
 
 import manystream as ms
 from manystream.batch import Batch, BatchBudget, BatchError, Counters, Journal, JournalError
-from manystream.batch.model_choice import OneModel
+from manystream.batch.lines import OneModel
 from manystream.cost import Unpriced
 from manystream.engine import Engine
 from manystream.engine.call.completion import Completion

@@ -10,7 +10,7 @@ from typing import cast
 import manystream as ms
 from manystream.batch import BatchBudget, Counters, Item, LineError, Shard
 from manystream.batch.intake import Intake
-from manystream.batch.model_choice import ModelChoice, OneModel
+from manystream.batch.lines import ModelChoice, OneModel
 from manystream.batch.records import answer_record, failure_record, target_of
 from manystream.cost import Unpriced
 from manystream.engine.call.completion import AttemptRecord, Timings

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manystream.batch import Counters, Shard
-from manystream.batch.model_choice import ModelChoice
+from manystream.batch.lines import ModelChoice
 from manystream.cli import batch_ray, main
 from manystream.cli.batch_ray import shares, with_key
 from manystream.engine.traffic.limits.rate_limit import RateLimit

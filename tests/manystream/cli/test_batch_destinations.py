@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from manystream.batch.model_choice import ModelChoice, OneModel
+from manystream.batch.lines import ModelChoice, OneModel
 from manystream.cli.batch_targets import Destination, TargetOptions, open_destination, read_target_options
 from manystream.cli.command_line import command_parser
 from manystream.cli.output.errors import CommandError

@@ -15,7 +15,7 @@ import pytest
 
 import manystream as ms
 from manystream.batch import Counters, JournalError
-from manystream.batch.model_choice import ModelChoice
+from manystream.batch.lines import ModelChoice
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import AskError, ray_cluster, ray_rates, share_rates
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable

@@ -8,8 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 import manystream as ms
-from manystream.batch.lines import LineId
-from manystream.batch.model_choice import ModelChoice
+from manystream.batch.lines import LineId, ModelChoice
 from manystream.ray.exchange import CONFIRMED_SECONDS, Answer, DriverExchange, ExchangeError, Row
 from manystream.ray.worker import Worker, WorkerOptions, WorkerReply
 from manystream.simulator import Simulator, open_simulator

@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 
 import manystream as ms
 from manystream.batch import BatchError, Counters
-from manystream.batch.model_choice import ModelChoice
+from manystream.batch.lines import ModelChoice
 from manystream.cost import CostExtraError, PriceTable, price
 from manystream.engine.traffic.budgets.leases import LeasedBudget
 from manystream.providers.errors import InvalidRequestError
