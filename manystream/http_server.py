@@ -142,6 +142,14 @@ class HTTPRequest:
     def query(self) -> dict[str, str]:
         return dict(parse_qsl(self.target.partition("?")[2]))
 
+    @property
+    def key(self) -> str:
+        """The API key, wherever a dialect puts it; empty if there is none."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        bearer = token.strip() if scheme.lower() == "bearer" else ""
+        named = (self.headers.get(name, "") for name in ("x-api-key", "api-key", "x-goog-api-key"))
+        return bearer or next(filter(None, named), "") or self.query.get("key", "")
+
 
 class RequestReader:
     """An incremental reader: `feed` takes bytes, `next_request` returns one complete request at a time.

@@ -173,15 +173,6 @@ def seconds_waited(request: HTTPRequest, otherwise: float) -> float:
     return otherwise
 
 
-def key_of(request: HTTPRequest) -> str:
-    """Return the key of a client, wherever its dialect puts it; empty if there is none."""
-    headers = request.headers
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""
-    named = (headers.get(name, "") for name in ("x-api-key", "api-key", "x-goog-api-key"))
-    return bearer or next(filter(None, named), "") or request.query.get("key", "")
-
-
 def query_of(request: HTTPRequest) -> list[tuple[str, str]]:
     """Return the client's query without its key."""
     pairs = parse_qsl(request.target.partition("?")[2], keep_blank_values=True)

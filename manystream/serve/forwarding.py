@@ -53,7 +53,6 @@ from .dialects import (
     error_event,
     headers_to_client,
     headers_to_provider,
-    key_of,
     message_to_client,
     query_of,
     seconds_waited,
@@ -301,7 +300,7 @@ class ClientRequest(abc.ABC):
         """
         named = [self.endpoint.answer, *(string(members, name) for name in PREVIOUS)]
         try:
-            return self._gateway.keeper_of([each for each in named if each], self.slot, key_of(self.request))
+            return self._gateway.keeper_of([each for each in named if each], self.slot, self.request.key)
         except LookupError as error:
             raise Refusal(self.dialect, 404, f"there is no answer {error.args[0]!r:.200} of this slot") from None
 

@@ -41,7 +41,6 @@ from .dialects import (
     asks_for_websocket,
     dialect_of_client,
     endpoint_of,
-    key_of,
     served_by,
 )
 from .forwarding import Client, Forwarding, GatewayConnection, Passing
@@ -457,7 +456,7 @@ class Gateway:
     def slot_of(self, request: HTTPRequest) -> tuple[Slot, str]:
         """Return the slot of a request, and its path without the slot's. Raises `Refusal`."""
         dialect = dialect_of_client(request)
-        path, key = request.path, key_of(request)
+        path, key = request.path, request.key
         if refused := why_refused(request):
             raise Refusal(dialect, *refused)
         slot = self._slots.get(key)

@@ -212,7 +212,7 @@ class Service:
                 return complete(200, headers, MODEL_LISTS[path], keep=request.keep_alive)
             if self.caches is not None and path.startswith(CACHED_CONTENTS):
                 GEMINI.check_headers(request)
-                shown = self.caches.contents(request, key_of(request), self._clock(), self._wall())
+                shown = self.caches.contents(request, request.key, self._clock(), self._wall())
                 return complete(200, GEMINI.headers(None, ""), dumps(shown), keep=request.keep_alive)
             if wire is None:
                 raise APIError(404, f"Invalid URL ({request.method} {path})", code=UNKNOWN_URL)
@@ -259,7 +259,7 @@ class Service:
             if self.inference is not None and self.inference.is_full_for(tokens):
                 raise APIError(self.inference.model.status, "The server is overloaded: too many requests are waiting.")
             usage = replace(program.usage, delay=program.delay, seconds=program.interval * len(program.frames))
-            ticket = self.limiter.accept(wire.name, key_of(request), usage, self._clock(), self._wall())
+            ticket = self.limiter.accept(wire.name, request.key, usage, self._clock(), self._wall())
         except APIError:
             self.statistics.limited += 1
             raise
@@ -302,7 +302,7 @@ class Service:
         program = self._programs.get(key) if turn is None else None
         if program is not None:
             if program.answer is not None:
-                self._store.keep(program.answer, key_of(request))
+                self._store.keep(program.answer, request.key)
             return program
         prompt, knobs = self._read(wire, request)
         failed = self._failed(wire, knobs, request, prompt.model)
@@ -310,7 +310,7 @@ class Service:
             return failed
         scenario, on_accept = write_scenario(prompt, knobs), None
         if self.caches is not None:
-            account = f"{key_of(request)} in batches" if batched else key_of(request)
+            account = f"{request.key} in batches" if batched else request.key
             use = self.caches.look(wire.name, account, prompt, self._clock())
             scenario = replace(scenario, tokens=use.tokens(scenario.tokens))
             knobs = replace(knobs, delay=knobs.delay + use.delay)
@@ -326,7 +326,7 @@ class Service:
         if storing is not None and (prompt.stored if turn is None else knobs.error is None):
             program.answer = StoredAnswer(wire=storing, prompt=prompt, scenario=scenario, keys=set())
             if prompt.stored:
-                self._store.keep(program.answer, key_of(request))
+                self._store.keep(program.answer, request.key)
         if turn is None and not (knobs.times or prompt.previous or on_accept):
             self._remember(key, program)
         return program
@@ -339,13 +339,13 @@ class Service:
             return None
         failure = APIError(knobs.fail, "", code=knobs.code, retry_after=knobs.retry_after)
         failed = Usage(model=model, input_tokens=0, cached_tokens=0, output_tokens=0, max_tokens=0)
-        self.limiter.fail(wire.name, key_of(request), failed, self._clock(), self._wall())
+        self.limiter.fail(wire.name, request.key, failed, self._clock(), self._wall())
         return self._refused(wire, failure, request, delay=knobs.delay)
 
     def _background(self, prompt: Prompt, scenario: Scenario, knobs: Knobs, request: HTTPRequest) -> Program:
         """Begin an answer in the background. The response shows its beginning, or its stream from the first event."""
         now, wire = self._clock(), STORING[request.path]
-        answer = self._store.create(wire, prompt, scenario, knobs, key_of(request), now, self._wall())
+        answer = self._store.create(wire, prompt, scenario, knobs, request.key, now, self._wall())
         if prompt.stream:
             program = answer.stream(0, knobs, now, keep=request.keep_alive)
         else:
@@ -361,7 +361,7 @@ class Service:
             raise APIError(404, f"Invalid URL ({method} {request.path})", code=UNKNOWN_URL)
         if method not in (("POST",) if action else ("GET", "DELETE")):
             raise APIError(405, f"Not allowed to {method} on {request.path}.")
-        answer = self._store.find(wire, id, key_of(request))
+        answer = self._store.find(wire, id, request.key)
         knobs = self.knobs_of(request)
         failed = self._failed(wire, knobs, request, answer.prompt.model)
         if failed is not None:
@@ -398,7 +398,7 @@ class Service:
         failed = self._failed(batches.wire, knobs, request, "")
         if failed is not None:
             return failed
-        reply = batches.reply(request, key_of(request))
+        reply = batches.reply(request, request.key)
         usual = batches.wire.headers(None, self.jobs.new_id())
         headers = [*reply.headers, *(header for header in usual if header[0] != "content-type")]
         program = unstreamed(
@@ -430,7 +430,7 @@ class Service:
             request.check(prompt)
         if prompt.previous:
             storing = STORING[request.path]
-            earlier = self._store.find(storing, prompt.previous, key_of(request))
+            earlier = self._store.find(storing, prompt.previous, request.key)
             prompt = storing.continued(prompt, earlier.prompt, earlier.scenario)
         header = request.headers.get(HEADER, "")
         knobs = combine(self.knobs, directive_in_model(prompt.model), directive_in_text(prompt.text), header)
@@ -518,12 +518,3 @@ def answer_program(
         error_events = wire.error_frames(prompt, scenario, failure, position_of(knobs.error, len(events)))
     program = streamed(headers, events, knobs, error_events=error_events, ping=wire.ping, keep=keep, frame=frame)
     return replace(program, usage=usage)
-
-
-def key_of(request: HTTPRequest) -> str:
-    """The API key of a request, wherever a dialect puts it."""
-    headers = request.headers
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""
-    named = (headers.get(name, "") for name in ("x-api-key", "api-key", "x-goog-api-key"))
-    return bearer or next(filter(None, named), "") or request.query.get("key", "")

@@ -34,7 +34,7 @@ from ..simulator.limiter import Ticket
 from ..simulator.program import Ending, Program, no_response
 from ..simulator.prompt import APIError
 from ..simulator.scenario import Scenario, Tokens
-from ..simulator.service import BASE_PATHS, Service, ServiceSettings, answer_program, key_of
+from ..simulator.service import BASE_PATHS, Service, ServiceSettings, answer_program
 from ..simulator.wire import Wire
 from ..transport.loop import Loop
 from ..transport.timers import Timer, Timers
@@ -230,7 +230,7 @@ class FittedService(Service):
     def _program(self, wire: Wire, request: HTTPRequest, *, batched: bool = False) -> Program:
         run, recorded, prompt = self._run, self._run.fit.recorded, wire.read(request)
         call, exchanges = int(prompt.text[:DIGITS]), recorded.exchanges
-        run.call, self._server = call, self._servers[int(key_of(request).split("-")[1]), prompt.model]
+        run.call, self._server = call, self._servers[int(request.key.split("-")[1]), prompt.model]
         row = run.failure(call, self._server)
         drawn = run.fit.draw(call, self._server, run.load(self._server), run.seed)
         if drawn is None:
