@@ -16,7 +16,7 @@ from .openai_chat import content_text
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import ANTHROPIC, ANTHROPIC_TOOL_NAME, wrong_members, wrong_name
 from .scenario import Scenario, is_forged
-from .wire import body_object, seconds_text, split_at, sse
+from .wire import body_object, last_turn, seconds_text, split_at, sse
 
 STOP_REASON = {"stop": "end_turn", "length": "max_tokens", "tool_use": "tool_use", "content_filter": "refusal"}
 ERRORS: dict[int, tuple[str, str]] = {
@@ -75,7 +75,9 @@ class AnthropicWire:
             raise APIError(400, "messages: at least one message is required")
         names = _check_messages(messages)
         turns = [message for message in messages if string(message, "role") != "system"]
-        last_user, rounds = _last_turn(turns)
+        last_user, rounds = last_turn(
+            ("tools" if _tool_results(turn) else string(turn, "role"), turn) for turn in turns
+        )
         format = mapping(mapping(body, "output_config"), "format") or mapping(body, "output_format")
         choice = mapping(body, "tool_choice")
         kind = string(choice, "type")
@@ -360,15 +362,3 @@ def _check_block(block: JSONObject, where: str, open_calls: list[str], names: di
         raise APIError(400, f"{where}.text: text content blocks must be non-empty")
     elif kind == "thinking" and is_forged(string(block, "signature"), string(block, "thinking")):
         raise APIError(400, f"{where}: Invalid `signature` in `thinking` block")
-
-
-def _last_turn(messages: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last message with text of the user, and the number of tool rounds after it."""
-    last_user: JSONObject = {}
-    rounds = 0
-    for message in messages:
-        if _tool_results(message):
-            rounds += 1
-        elif string(message, "role") == "user":
-            last_user, rounds = message, 0
-    return last_user, rounds

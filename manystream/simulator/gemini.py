@@ -27,7 +27,7 @@ from .json_text import (
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import GEMINI, GEMINI_CONFIG, GEMINI_TOOL_NAME, wrong_members, wrong_name
 from .scenario import SIGNATURE_MARK, Scenario, sign
-from .wire import JSON_MODE, body_object, seconds_text, split_at
+from .wire import JSON_MODE, body_object, last_turn, seconds_text, split_at
 
 _NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
@@ -47,6 +47,9 @@ FINISH = {"stop": "STOP", "length": "MAX_TOKENS", "tool_use": "STOP", "content_f
 _SNAKE = re.compile("_([a-z])")
 OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
 """Members whose own members belong to the caller: their names are kept."""
+
+USERS = {"model": "model"}
+"""Role → what it is; any other is the user."""
 
 MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 
@@ -90,7 +93,10 @@ class GeminiWire(GoogleWire):
         if not contents:
             raise APIError(400, "* GenerateContentRequest.contents: contents is not specified")
         _check_contents(contents)
-        last_user, rounds = _last_turn(contents)
+        last_user, rounds = last_turn(
+            ("tools" if _members(content, "functionResponse") else USERS.get(string(content, "role"), "user"), content)
+            for content in contents
+        )
         calling = mapping(mapping(body, "toolConfig"), "functionCallingConfig")
         allowed = calling.get("allowedFunctionNames")
         choice = MODES.get(string(calling, "mode"), "auto")
@@ -326,15 +332,3 @@ def _check_part(part: JSONObject) -> None:
     function = mapping(part, "functionCall")
     if function and signature.startswith(SIGNATURE_MARK) and signature != _sign_call(function):
         raise APIError(400, "Thought signature is not valid")
-
-
-def _last_turn(contents: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last content with text of the user, and the number of tool rounds after it."""
-    last_user: JSONObject = {}
-    rounds = 0
-    for content in contents:
-        if _members(content, "functionResponse"):
-            rounds += 1
-        elif string(content, "role") != "model":
-            last_user, rounds = content, 0
-    return last_user, rounds

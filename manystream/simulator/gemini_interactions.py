@@ -17,7 +17,7 @@ from .json_text import JSON, JSONObject, dumps, integer, loads_object, mapping, 
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import GEMINI_TOOL_NAME, INTERACTIONS, INTERACTIONS_CONFIG, wrong_members, wrong_name
 from .scenario import Scenario, ScriptedCall, is_forged
-from .wire import JSON_MODE, body_object, split_at, sse
+from .wire import JSON_MODE, body_object, ending, last_turn, split_at, sse
 
 CREATED = "2023-11-14T22:13:20Z"
 DONE = b"event: done\ndata: [DONE]\n\n"
@@ -260,6 +260,7 @@ def _steps(body: JSONObject) -> list[JSONObject]:
     return steps
 
 
+TURNS = {"user_input": "user", "function_result": "tools"}
 CONTENTS = frozenset({"text", "image", "audio", "video", "document"})
 """Types of contents. Any other type is one of steps."""
 
@@ -282,7 +283,7 @@ def _prompt(body: JSONObject, steps: list[JSONObject], *, whole: bool = False) -
     if whole or not previous:
         _check_steps(steps, names)
     config = mapping(body, "generation_config")
-    last_user, rounds = _last_turn(steps)
+    last_user, rounds = last_turn((TURNS.get(string(step, "type"), ""), step) for step in steps)
     formats = objects(body, "response_format") or [mapping(body, "response_format")]
     schema = mapping(formats[0], "schema")
     if not schema and string(formats[0], "mime_type") == "application/json":
@@ -297,7 +298,7 @@ def _prompt(body: JSONObject, steps: list[JSONObject], *, whole: bool = False) -
             if string(tool, "type") == "function"
         ),
         tool_choice=_tool_choice(config),
-        tool_results=_results(steps, names),
+        tool_results=tuple(_result(step, names) for step in ending(steps, "type", "function_result")),
         rounds=rounds,
         schema=schema or None,
         max_tokens=integer(config, "max_output_tokens"),
@@ -330,30 +331,9 @@ def _check_steps(steps: list[JSONObject], names: dict[str, str]) -> None:
             raise APIError(400, "Thought signature is not valid.")
 
 
-def _last_turn(steps: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The user's last step, and the number of tool rounds after it."""
-    last_user: JSONObject = {}
-    rounds = 0
-    before = ""
-    for step in steps:
-        kind = string(step, "type")
-        if kind == "user_input":
-            last_user, rounds = step, 0
-        elif kind == "function_result" and before != kind:
-            rounds += 1
-        before = kind
-    return last_user, rounds
-
-
-def _results(steps: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult, ...]:
-    """The tool results at the end of the conversation."""
-    results: list[ToolResult] = []
-    for step in reversed(steps):
-        if string(step, "type") != "function_result":
-            break
-        result = step.get("result")
-        text = result if isinstance(result, str) else dumps(result).decode()
-        if isinstance(result, list):
-            text = "".join(string(part, "text") for part in objects(step, "result"))
-        results.append(ToolResult(names.get(string(step, "call_id")) or string(step, "name"), text))
-    return tuple(reversed(results))
+def _result(step: JSONObject, names: dict[str, str]) -> ToolResult:
+    result = step.get("result")
+    text = result if isinstance(result, str) else dumps(result).decode()
+    if isinstance(result, list):
+        text = "".join(string(part, "text") for part in objects(step, "result"))
+    return ToolResult(names.get(string(step, "call_id")) or string(step, "name"), text)

@@ -13,7 +13,7 @@ from .json_text import JSON, JSONObject, dumps, dumps_text, integer, mapping, ob
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import CHAT, CHAT_TOOL_NAME, wrong_members, wrong_name
 from .scenario import Scenario
-from .wire import CREATED, JSON_MODE, body_object, seconds_text, split_at, sse
+from .wire import CREATED, JSON_MODE, body_object, ending, seconds_text, split_at, sse
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 FINISH = {"stop": "stop", "length": "length", "tool_use": "tool_calls", "content_filter": "content_filter"}
@@ -87,6 +87,8 @@ class OpenAIChatWire(OpenAIWire):
         functions = [(place, mapping(tool, "function")) for place, tool in enumerate(tools) if is_function(tool)]
         check_tools(functions, "tools[{}].function.name", _tool_choice(body))
         last_user, rounds = _check_messages(messages)
+        calls = (call for message in messages for call in objects(message, "tool_calls"))
+        names = {string(call, "id"): string(mapping(call, "function"), "name") for call in calls}
         response_format = mapping(body, "response_format")
         schema = (
             JSON_MODE
@@ -103,7 +105,10 @@ class OpenAIChatWire(OpenAIWire):
             ),
             tool_choice=_tool_choice(body),
             parallel=body.get("parallel_tool_calls") is not False,
-            tool_results=_answers(messages),
+            tool_results=tuple(
+                ToolResult(names[string(message, "tool_call_id")], content_text(message.get("content")))
+                for message in ending(messages, "role", "tool")
+            ),
             rounds=rounds,
             schema=schema or None,
             max_tokens=integer(body, "max_completion_tokens") or integer(body, "max_tokens"),
@@ -309,21 +314,6 @@ def _has_content(message: JSONObject) -> bool:
     if isinstance(content, list):
         return bool(content) and all(isinstance(part, dict) and string(part, "type") for part in content)
     return isinstance(content, str) or any(message.get(name) for name in ("refusal", "audio", "reasoning_content"))
-
-
-def _answers(messages: list[JSONObject]) -> tuple[ToolResult, ...]:
-    """The tool results at the end of the conversation."""
-    names = {
-        string(call, "id"): string(mapping(call, "function"), "name")
-        for message in messages
-        for call in objects(message, "tool_calls")
-    }
-    answers: list[ToolResult] = []
-    for message in reversed(messages):
-        if string(message, "role") != "tool":
-            break
-        answers.append(ToolResult(names[string(message, "tool_call_id")], content_text(message.get("content"))))
-    return tuple(reversed(answers))
 
 
 def _tool_choice(body: JSONObject) -> str:

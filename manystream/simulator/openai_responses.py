@@ -26,13 +26,16 @@ from .openai_chat import (
 from .prompt import APIError, Prompt, ToolDeclaration, ToolResult
 from .request_checks import RESPONSES
 from .scenario import Scenario, ScriptedCall, is_forged, sign
-from .wire import CREATED, JSON_MODE, body_object, split_at, sse
+from .wire import CREATED, JSON_MODE, body_object, ending, last_turn, split_at, sse
 
 _EVENT_NUMBER = re.compile(r"-?[0-9]{1,18}")
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter", "steered": "steered"}
 ENCRYPTED = "reasoning.encrypted_content"
 SUMMARY_EVENT, TEXT_EVENT = "response.reasoning_summary_text.delta", "response.output_text.delta"
 ARGUMENTS_EVENT = "response.function_call_arguments.delta"
+
+
+TURNS = {"function_call": "tools", "function_call_output": "results", "reasoning": "reasoning"}
 
 
 class OpenAIResponsesWire(OpenAIWire):
@@ -286,7 +289,7 @@ def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -
     """The prompt of a request. whole: `items` begin with those of the response that it continues."""
     previous = string(body, "previous_response_id")
     names = _check_items(items) if whole or not previous else {}
-    last_user, rounds = _last_turn(items)
+    last_user, rounds = last_turn((TURNS.get(string(item, "type"), string(item, "role")), item) for item in items)
     format = mapping(mapping(body, "text"), "format")
     schema = JSON_MODE if string(format, "type") == "json_object" else mapping(format, "schema")
     prewarm = mapping(body, "prompt_cache_options").get("prewarm") is True or body.get("generate") is False
@@ -301,7 +304,10 @@ def _prompt(body: JSONObject, items: list[JSONObject], *, whole: bool = False) -
         ),
         tool_choice=_tool_choice(body),
         parallel=body.get("parallel_tool_calls") is not False,
-        tool_results=_answers(items, names),
+        tool_results=tuple(
+            ToolResult(names.get(string(item, "call_id"), ""), content_text(item.get("output")))
+            for item in ending(items, "type", "function_call_output")
+        ),
         rounds=rounds,
         schema=schema or None,
         max_tokens=0 if prewarm else integer(body, "max_output_tokens"),
@@ -378,31 +384,6 @@ def _check_items(items: list[JSONObject]) -> dict[str, str]:
     if missing:
         raise APIError(400, f"No tool output found for function call {missing[0]}.", param="input")
     return names
-
-
-def _last_turn(items: list[JSONObject]) -> tuple[JSONObject, int]:
-    """The last user message, and the number of tool rounds after it."""
-    last_user: JSONObject = {}
-    rounds = 0
-    before = ""
-    for item in items:
-        kind = string(item, "type") or "message"
-        if kind == "message" and string(item, "role") == "user":
-            last_user, rounds = item, 0
-        elif kind == "function_call" and before != "function_call":
-            rounds += 1
-        before = kind
-    return last_user, rounds
-
-
-def _answers(items: list[JSONObject], names: dict[str, str]) -> tuple[ToolResult, ...]:
-    """The tool results at the end of the conversation."""
-    answers: list[ToolResult] = []
-    for item in reversed(items):
-        if string(item, "type") != "function_call_output":
-            break
-        answers.append(ToolResult(names.get(string(item, "call_id"), ""), content_text(item.get("output"))))
-    return tuple(reversed(answers))
 
 
 def _tool_choice(body: JSONObject) -> str:

@@ -7,10 +7,12 @@ bytes only: no sockets and no clock.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Protocol
 
 from ..http_server import HTTPRequest
-from .json_text import JSONObject, dumps, loads_object
+from .json_text import JSONObject, dumps, loads_object, string
 from .prompt import APIError, Prompt
 from .scenario import Scenario
 
@@ -132,6 +134,27 @@ def body_object(request: HTTPRequest) -> JSONObject:
     if body is None:
         raise APIError(400, "We could not parse the JSON body of your request: it must be a JSON object.")
     return body
+
+
+def last_turn(entries: Iterable[tuple[str, JSONObject]]) -> tuple[JSONObject, int]:
+    """The last entry of the user, and the number of tool rounds after it.
+
+    entries: those of a conversation, each with what it is: `user`, `tools` for a part of a round, or another word.
+    """
+    last_user: JSONObject = {}
+    rounds, before = 0, ""
+    for kind, entry in entries:
+        if kind == "user":
+            last_user, rounds = entry, 0
+        elif kind == "tools" and before != kind:
+            rounds += 1
+        before = kind
+    return last_user, rounds
+
+
+def ending(entries: Sequence[JSONObject], member: str, word: str) -> list[JSONObject]:
+    """The entries at the end of a conversation that have this word in this member."""
+    return [*takewhile(lambda entry: string(entry, member) == word, reversed(entries))][::-1]
 
 
 def seconds_text(seconds: float) -> str:
