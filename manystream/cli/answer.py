@@ -18,7 +18,7 @@ from .. import (
     ToolCallStart,
     Usage,
 )
-from ..cost import GATEWAY_HINT, Cost, PriceTable, PriceTableError, Unpriced
+from ..cost import GATEWAY_HINT, Cost, CostExtraError, PriceTable, PriceTableError, Unpriced, check_installed
 from .output.errors import CommandError
 from .output.terminal import Paint, duration, harmless, harmless_writer, money, one_line
 
@@ -123,6 +123,14 @@ def read_prices(path: str | None) -> PriceTable | None:
         return None if path is None else PriceTable.read(path)
     except PriceTableError as error:
         raise CommandError(f"--prices: {error}", status=2) from None
+
+
+def need_prices(option: str) -> None:
+    """Raise `CommandError` for an option that needs prices where there are none."""
+    try:
+        check_installed()
+    except CostExtraError as error:
+        raise CommandError(f"{option}: {error}", status=2) from None
 
 
 def price_reason(reason: str) -> str:

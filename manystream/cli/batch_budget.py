@@ -9,16 +9,8 @@ from pathlib import Path
 
 from .. import Usage
 from ..batch import BatchBudget, Counters
-from ..cost import (
-    CURRENCY,
-    CostExtraError,
-    PriceTable,
-    Unpriced,
-    check_installed,
-    price,
-    price_usage,
-)
-from .answer import price_reason
+from ..cost import CURRENCY, PriceTable, Unpriced, price, price_usage
+from .answer import need_prices, price_reason
 from .batch_targets import Destination
 from .output.errors import CommandError
 from .output.terminal import counted, harmless, money
@@ -31,10 +23,7 @@ def check_prices(option: str, *, simulated: bool) -> None:
     """Raise `CommandError` where there are no prices."""
     if simulated:
         raise CommandError(f"{option} needs a --model: the simulator's answers have no price", status=2)
-    try:
-        check_installed()
-    except CostExtraError as error:
-        raise CommandError(f"{option}: {error}", status=2) from None
+    need_prices(option)
 
 
 def open_budget(usd: float | None, destination: Destination, table: PriceTable | None) -> BatchBudget | None:

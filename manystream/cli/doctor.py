@@ -18,7 +18,7 @@ from .addresses import provider_of
 from .connectivity import Finding, Verdict, check_provider
 from .output.errors import CommandError
 from .output.terminal import Paint
-from .run import provider_names, rows_with_key
+from .run import NO_KEY, provider_names, rows_with_key
 
 DESCRIPTION = """\
 Check every provider that has a key or an address on this machine, or the named ones: the key, the proxy, DNS, the
@@ -76,10 +76,7 @@ def choose_providers(names: Sequence[str], base_url: str | None, environment: Ma
     if not rows:
         rows = configured_rows(environment)
     if not rows:
-        raise CommandError(
-            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
-            " or name a server with --provider or --base-url"
-        )
+        raise CommandError(f"{NO_KEY}, or name a server with --provider or --base-url")
     return [provider_of(row, base_url, {}) for row in rows]  # the check finds the addresses of the environment
 
 

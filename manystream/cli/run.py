@@ -30,13 +30,13 @@ from .. import (
     ThinkingLevel,
     open_engine,
 )
-from ..cost import CostExtraError, PriceTable, check_installed, price_response
+from ..cost import PriceTable, price_response
 from ..engine.request.addresses import NOWHERE, url_in
 from ..engine.request.credentials import find_key
 from ..providers.catalog.profiles import DEFAULT_PROFILES, PROFILES, profile_by_name
 from ..providers.catalog.provider import DIALECT_CLASSES
 from .addresses import provider_at, provider_of
-from .answer import AnswerWriter, read_prices
+from .answer import AnswerWriter, need_prices, read_prices
 from .output.errors import CommandError
 from .output.standard_streams import is_closed
 from .output.terminal import duration, one_line
@@ -60,6 +60,7 @@ DEFAULT_MODELS = {
 }
 """Provider → its default model. Without a provider and a model, the first of these providers with a key is used."""
 
+NO_KEY = "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY"
 THINKING = {level.value: level for level in ThinkingLevel}
 
 CATEGORY_WORDS: dict[ErrorCategory, str] = {
@@ -119,10 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("the prompt is empty", status=2)
     prices = read_prices(arguments.prices)
     if arguments.cost or prices is not None:
-        try:
-            check_installed()
-        except CostExtraError as error:
-            raise CommandError(f"{'--cost' if prices is None else '--prices'}: {error}", status=2) from None
+        need_prices("--cost" if prices is None else "--prices")
     return trio.run(_ask, arguments, prompt, read_headers(arguments.header), prices)
 
 
@@ -174,9 +172,7 @@ def choose_provider(
     if row is None and url is None:
         if model is not None:
             raise CommandError(f"unknown model {model!r}: add --provider or --base-url")
-        raise CommandError(
-            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or add --base-url and --model"
-        )
+        raise CommandError(f"{NO_KEY}, or add --base-url and --model")
     if model is None:
         model = DEFAULT_MODELS.get(row.name) if row is not None else None
     if model is None:

@@ -16,13 +16,15 @@ from urllib.parse import urlsplit
 import trio
 
 from .. import Budget, InvalidRequestError, Profile, Provider, RateLimit, Retry, Route, Traffic, open_engine
+from ..cost import price
 from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import PROFILES
 from ..serve.gateway import GRACE, KEEP_ALIVE, QUEUE, open_gateway
 from .addresses import provider_at, provider_of, with_any_key
+from .answer import need_prices
 from .options import add_address, listening
 from .output.errors import CommandError
-from .run import provider_names, rows_with_key
+from .run import NO_KEY, provider_names, rows_with_key
 
 Made = TypeVar("Made")
 
@@ -142,16 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _traffic(given: argparse.Namespace) -> Traffic:
     """Return the engine's traffic control. Raises `CommandError`."""
     budgets = [_made("--budget", text, _budget) for text in given.budget]
-    price = None
-    if any(budget.limits("usd") for budget in budgets):
-        from ..cost import CostExtraError, check_installed
-        from ..cost import price as list_price
-
-        try:
-            check_installed()
-        except CostExtraError as error:
-            raise CommandError(f"--budget: {error}", status=2) from None
-        price = list_price
+    is_priced = any(budget.limits("usd") for budget in budgets)
+    if is_priced:
+        need_prices("--budget")
     rates: dict[str, RateLimit] = {}
     for text in given.traffic:
         covered, limit = _made("--traffic", text, _rate)
@@ -159,7 +154,7 @@ def _traffic(given: argparse.Namespace) -> Traffic:
             raise CommandError(f"--traffic: {covered!r} is given twice: write all its limits in one text", status=2)
         rates[covered] = limit
     routes = [_made("--route", text, _route) for text in given.route]
-    return Traffic(rates=rates, routes=routes, budgets=budgets, price=price)
+    return Traffic(rates=rates, routes=routes, budgets=budgets, price=price if is_priced else None)
 
 
 def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, str]) -> list[Provider]:
@@ -173,10 +168,7 @@ def _providers(names: Sequence[str], url: str | None, environment: Mapping[str, 
             raise CommandError(f"unknown provider {name!r}; the names are {', '.join(provider_names())}", status=2)
         rows |= {row.name: row for row in found}
     if not rows:
-        raise CommandError(
-            "no key found: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY,"
-            " or name a server with --provider or --base-url"
-        )
+        raise CommandError(f"{NO_KEY}, or name a server with --provider or --base-url")
     if url is None:
         return [provider_of(row, None, environment) for row in rows.values()]
     dialects: dict[str, Profile] = {}
