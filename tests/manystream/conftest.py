@@ -1,4 +1,4 @@
-"""The clients' packages and the event loops on which the client transports are tested."""
+"""The clients' packages and the event loops on which the client transports are tested, and fixtures of two folders."""
 
 import asyncio
 import importlib
@@ -7,6 +7,11 @@ from types import ModuleType
 
 import pytest
 import trio
+
+from tests.manystream.whatif.day import day_file as day_file
+from tests.support.bench_runs import bench as bench
+from tests.support.bench_runs import runs as runs
+from tests.support.price_list import mill as mill
 
 Main = Callable[[], Awaitable[None]]
 

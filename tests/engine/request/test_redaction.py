@@ -391,7 +391,9 @@ def test_a_name_decides_how_much_of_a_value_may_remain() -> None:
 
 
 def test_parts_that_touch_are_hidden_as_one() -> None:
-    assert redaction(WORD_KEY).hide_parts(f"{WORD_KEY[3:12]}{WORD_KEY[3:13]}. And {WORD_KEY[5:14]}") == "[key]. And [key]"
+    assert (
+        redaction(WORD_KEY).hide_parts(f"{WORD_KEY[3:12]}{WORD_KEY[3:13]}. And {WORD_KEY[5:14]}") == "[key]. And [key]"
+    )
 
 
 def test_a_part_that_is_a_word_stays() -> None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from manystream.batch.line_ids import MOST_IN_MEMORY, LineIds
+from manystream.batch.line_ids import LineIds
 from manystream.batch.lines import read_prompt
 from manystream.batch.tables import ANSWER_COLUMNS
 from manystream.cli import main
@@ -376,21 +376,3 @@ def test_a_row_with_too_many_cells_fails_alone() -> None:
 def test_a_prompt_is_made_of_columns() -> None:
     prompt = read_prompt("{{{a}}} and {b c}")
     assert prompt.render({"a": "x", "b c": [1, None]}) == "{x} and [1,null]"
-
-
-def test_many_ids_are_as_few_ids() -> None:
-    """A table of more ids than fit in memory answers as a dict does."""
-    ids, known = LineIds(), dict[str | int, int]()
-    for n in range(MOST_IN_MEMORY + 500):
-        id = n if n % 3 else f"{n}"
-        ids[id] = known[id] = n
-    for odd in ("", "1", 1, -(2**63) - 1, 2**64, "\0x", True):
-        assert ids.setdefault(odd, 7) == known.setdefault(odd, 7)
-    assert all(id in ids and ids[id] == number for id, number in list(known.items())[::997])
-    assert len(ids) == len(known)
-    assert set(ids) == set(known)
-    assert "none" not in ids
-    del ids["0"]
-    assert "0" not in ids
-    with pytest.raises(KeyError):
-        del ids["0"]

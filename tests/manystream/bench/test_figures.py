@@ -13,6 +13,8 @@ from manystream.bench.moments import CallRecord, NotingSocket, Wire
 
 MS = 1_000_000
 """Nanoseconds of a millisecond."""
+
+
 OK = ms.Completion(success=True, response=ms.Response(usage=ms.Usage(output_tokens=5)))
 
 
@@ -50,46 +52,6 @@ class Call:
 
 def text(count: int = 1) -> list[ms.Event]:
     return [ms.TextDelta(0, "a")] * count
-
-
-@pytest.mark.parametrize(
-    ("reads", "together", "merged", "merged_first"),
-    [
-        ([(20, 1, 1, 0.0), (20, 1, 1, 30.0), (20, 1, 1, 30.0)], 0, 0, 0),  # late, each alone
-        ([(20, 3, 1, 30.0), (20, 2, 1, 30.0)], 0, 0, 0),  # the server sent them together
-        ([(20, 1, 1, 0.0), (20, 5, 3, 19.0)], 2, 2, 0),  # in groups
-        ([(20, 1, 1, 0.0), (20, 2, 5, 19.0)], 1, 1, 0),  # in pieces
-        ([(20, 1, 1, 0.0), (20, 4, 4, 1.9)], 3, 0, 0),  # a burst
-        ([(20, 1, 1, 0.0), (2, 3, 3, 0.0)], 2, 0, 0),  # a fast stream, within 2 ms of what was there before
-        ([(20, 1, 1, 0.0), (2.1, 3, 3, 0.0)], 2, 2, 0),
-        ([(20, 3, 3, 2.0)], 1, 0, 0),  # the head had a segment of its own
-        ([(20, 3, 3, 2.1)], 2, 2, 1),
-        ([(20, 1, 1, 0.0), (20, 2, 2, 19.0), (20, 1, 1, 0.0)], 1, 1, 0),
-    ],
-)
-def test_contents_that_one_read_returned_together(
-    reads: list[tuple[float, int, int, float]], together: int, merged: int, merged_first: int
-) -> None:
-    """Each read: milliseconds since the one before, contents, segments, milliseconds from the arrival to the read."""
-    call, at = Call(measured()), 1000.0
-    for gap, count, segments, late in reads:
-        at += gap
-        call.receive(at, *text(count), late=late, segments=segments)
-    assert (call.wire.together, call.wire.merged, call.wire.merged_first) == (together, merged, merged_first)
-
-
-@pytest.mark.parametrize(("contents", "apart", "together"), [(2, True, 0), (1, True, 0), (2, False, 1), (1, False, 0)])
-def test_a_head_may_have_a_segment_of_its_own(contents: int, *, apart: bool, together: int) -> None:
-    """Whether it has is known of calls whose head was read alone, or whose first read was not late."""
-    figures, call = measured(), Call(measured())
-    call.receive(1010, *text(0 if apart else 1))
-    call.receive(1020, *text(1))
-    known = call.wire
-    call = Call(figures)
-    call.wire = known
-    call.record = CallRecord(figures, known, 998 * MS)
-    call.receive(1020, *text(contents), late=30.0, segments=2)
-    assert (known.together, known.merged, known.merged_first) == (together,) * 3
 
 
 def milliseconds(figures: Figures, name: str) -> dict[float, int]:

@@ -1,18 +1,12 @@
 """The verdict on a run: each rule, the largest valid load, and what the system reports of a process."""
 
 import os
-import socket
 import sys
 import time
 
 import pytest
-import trio
 
-import manystream as ms
-from manystream.bench import moments, runs
-from manystream.bench.histogram import new_counts, percentile
-from manystream.bench.load import Plan
-from manystream.bench.moments import NotingSocket, Wire
+from manystream.bench.histogram import new_counts
 from manystream.bench.validity import (
     Calibration,
     ClientFigures,
@@ -23,7 +17,6 @@ from manystream.bench.validity import (
     open_descriptors,
     waited_seconds,
 )
-from manystream.bench.work import WorkPlan
 from tests.support.bench_results import QUIET, client
 
 
@@ -114,48 +107,6 @@ def test_a_short_run_and_one_without_success_are_not_judged() -> None:
     assert judge([client(cpu=10.0)], None, load=1.0, ok=0).reasons == ("no call succeeded",)
 
 
-@pytest.mark.parametrize(
-    ("added", "busy", "measured"),
-    [
-        ([0.04, 0.05, 0.0001], 0.3, 3),
-        ([0.04, 0.0001], 0.3, 2),
-        ([0.04] * 9, 0.3, 3),
-        ([0.04] * 9, 0.99, 1),
-        ([None], 0.3, 1),
-    ],
-)
-def test_a_calibration_that_others_disturb_is_measured_again(
-    monkeypatch: pytest.MonkeyPatch, added: list[float | None], busy: float, measured: int
-) -> None:
-    left = [None if p99 is None else Calibration(0.0, p99, busy) for p99 in added]
-    monkeypatch.setattr(runs, "_calibrated", lambda *_: left.pop(0))
-    found = runs.calibrate(ms.OpenAIChat, "openai-chat", Plan(WorkPlan("m"), True, 1, 1.0), 1.0)
-    assert len(added) - len(left) == measured
-    assert found == (None if added == [None] else Calibration(0.0, added[measured - 1] or 0.0, busy))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems assign no cores")
-@pytest.mark.parametrize(
-    ("mine", "cores", "moved", "left"),
-    [({0, 1}, 2, None, True), ({1}, 4, {0, 2, 3}, True), ({0}, 1, set[int](), False)],
-)
-def test_a_simulator_leaves_the_only_core_of_its_client(
-    monkeypatch: pytest.MonkeyPatch, mine: set[int], cores: int, moved: set[int] | None, *, left: bool
-) -> None:
-    found: list[tuple[int, set[int]]] = []
-
-    def move(process: int, to: set[int]) -> None:
-        found.append((process, to))
-        if not to:
-            raise OSError(22, "Invalid argument")
-
-    monkeypatch.setattr(os, "sched_getaffinity", {0: mine}.__getitem__)
-    monkeypatch.setattr(os, "sched_setaffinity", move)
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert runs.leave_core(4711) is left
-    assert found == ([] if moved is None else [(4711, moved)])
-
-
 def test_processes_are_combined() -> None:
     total = combined(
         [
@@ -192,95 +143,3 @@ def test_a_meter_measures_since_its_restart() -> None:
     assert (found.loop_lag, found.starts) == (0.0, {})
     assert found.cpu >= 0
     assert found.retransmits == (3 if sys.platform == "linux" else None)
-
-
-# Sockets that note their moments.
-
-
-async def connected(wire: Wire) -> tuple[NotingSocket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        sock = await wire.connect("127.0.0.1", server.getsockname()[1])
-        assert isinstance(sock, NotingSocket)
-        sock.setblocking(False)
-        return sock, server.accept()[0]
-
-
-async def test_a_socket_notes_when_it_sent_and_when_bytes_arrived() -> None:
-    wire = Wire()
-    sock, peer = await connected(wire)
-    with sock, peer:
-        before = time.perf_counter_ns()
-        sock.send(b"question")
-        peer.send(b"answer")
-        await trio.lowlevel.wait_readable(sock)
-        assert sock.recv(100) == b"answer"
-        first = sock.first
-        assert before <= sock.sent <= first == sock.arrived == wire.arrived <= time.perf_counter_ns()
-        assert wire.socket is sock
-        peer.send(b"more")
-        await trio.lowlevel.wait_readable(sock)
-        assert sock.recv(100) == b"more"
-        assert sock.first == first < sock.arrived
-        sock.send(b"again")
-        assert sock.first == 0
-    assert wire.all_retransmits() == 0
-
-
-@pytest.mark.skipif(moments.STAMPS is None, reason="the kernel stamps no arrivals")
-async def test_bytes_that_are_read_late_have_their_time_of_arrival() -> None:
-    wire = Wire()
-    sock, peer = await connected(wire)
-    with sock, peer:
-        for _ in range(2000):  # the kernel begins to stamp a while after a first socket has asked for it
-            peer.send(b"answer")
-            await trio.lowlevel.wait_readable(sock)
-            read = time.perf_counter_ns()
-            sock.recv(100)
-            if wire.delays:
-                break
-        assert sock.arrived < read
-        assert percentile(wire.delays, 0.5) is not None
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not report segments")
-async def test_segments_that_one_read_returned_together_are_counted() -> None:
-    wire = Wire()
-    sock, peer = await connected(wire)
-    with sock, peer:
-        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        found: list[int] = []
-        for sends in (["a"], ["a", "b", "c"], ["abc"], ["a", "b"]):
-            for data in sends:
-                peer.send(data.encode())
-            await trio.lowlevel.wait_readable(sock)
-            assert sock.recv(100).decode() == "".join(sends)
-            found.append(sock.more_segments())
-        assert found == [0, 2, 0, 1]
-        for _ in range(3):
-            peer.send(b"a")
-            await trio.lowlevel.wait_readable(sock)
-            sock.recv(100)
-        assert sock.more_segments() == 0, "one for each read"
-
-
-async def test_without_stamps_the_moment_of_reading_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moments, "STAMPS", None)
-    wire = Wire()
-    sock, peer = await connected(wire)
-    with sock, peer:
-        peer.send(b"answer")
-        await trio.lowlevel.wait_readable(sock)
-        before = time.perf_counter_ns()
-        assert sock.recv(100) == b"answer"
-        assert before <= sock.arrived <= time.perf_counter_ns()
-        peer.close()
-        await trio.lowlevel.wait_readable(sock)
-        assert sock.recv(100) == b""
-    assert not wire.delays
-
-
-async def test_a_port_that_refuses_is_an_error_of_the_system() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(ConnectionRefusedError):
-        await Wire().connect("127.0.0.1", port)

@@ -9,20 +9,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from manystream.bench.load import Look, Plan
-from manystream.bench.report import SCHEMA, run_object, search_object
-from manystream.bench.runs import Run, Server
-from manystream.bench.search import Search, Step
+from manystream.bench.load import Look
+from manystream.bench.report import SCHEMA, run_object
+from manystream.bench.runs import Run
 from manystream.bench.validity import Calibration
-from manystream.bench.work import WorkPlan, read_length
-from manystream.cli import bench as bench_command
-from manystream.cli import main
-from manystream.cli.bench_report import Progress, run_lines, search_lines
+from manystream.cli.bench_report import Progress, run_lines
 from manystream.cli.output.terminal import Paint
 from tests.support.bench_results import client, figures, result, run, whole_run
-from tests.support.commands import Terminal, remove_keys
+from tests.support.bench_runs import Runs, at, step
+from tests.support.commands import Terminal
 
 URL = "http://127.0.0.1:1/v1"
+
+
 Bench: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
 
@@ -31,53 +30,6 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return Terminal()
-
-
-class Runs:
-    """Stands in for the runs and the calibration, and keeps what they were given.
-
-    found: what the runs return, in order; a `KeyboardInterrupt` is raised instead.
-    added: what the first calibrations return.
-    """
-
-    def __init__(self) -> None:
-        self.found: list[Run | KeyboardInterrupt] = [whole_run()]
-        self.plans: list[Plan] = []
-        self.servers: list[Server] = []
-        self.options: list[dict[str, Any]] = []
-        self.calibrations: list[tuple[str, Plan, float]] = []
-        self.added: list[Calibration] = []
-
-    def run_plan(self, server: Server, plan: Plan, on_look: Callable[[Look], None], **options: Any) -> Run:
-        self.servers.append(server)
-        self.plans.append(plan)
-        self.options.append(options)
-        found = self.found.pop(0)
-        if isinstance(found, KeyboardInterrupt):
-            raise found
-        return found
-
-    def calibrate(self, _: object, dialect: str, plan: Plan, seconds: float) -> Calibration:
-        self.calibrations.append((dialect, plan, seconds))
-        return self.added.pop(0) if self.added else Calibration(0.00003, 0.0002, 0.4)
-
-
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    runs = Runs()
-    monkeypatch.setattr(bench_command, "run_plan", runs.run_plan)
-    monkeypatch.setattr(bench_command, "calibrate", runs.calibrate)
-    remove_keys(monkeypatch)
-    return runs
-
-
-@pytest.fixture
-def bench(runs: Runs, capsys: pytest.CaptureFixture[str]) -> Bench:
-    def bench(*arguments: str) -> tuple[int, str, str]:
-        status = main(["bench", *arguments])
-        return status, *capsys.readouterr()
-
-    return bench
 
 
 # What runs.
@@ -189,7 +141,11 @@ def test_the_whole_report_of_a_run(bench: Bench, runs: Runs) -> None:
 
 
 INVALID = run(result(figures({"ttft": [0.1]}, ok=5), cpu=9.9, stream=True))
+
+
 NOTHING = run(result(figures({}, failures={"auth": 1}), stream=True))
+
+
 UNSTREAMED = run(result(figures({"e2el": [1.0, 1.0]}, ok=2), stream=False, concurrency=1, seconds=0.4))
 
 
@@ -241,39 +197,6 @@ def test_what_a_reader_must_know_is_noted() -> None:
     assert any("20% of 2 cores" in line for line in lines)
 
 
-FIGURE_KEYS = {"count", "mean", "p50", "p90", "p99", "longest", "intervals", "valid", "histograms"}
-
-
-def test_the_json_of_a_run_is_one_line_of_the_schema(bench: Bench, runs: Runs) -> None:
-    status, out, err = bench(URL, "--json")
-    assert (status, err, out.count("\n")) == (1, "", 1)
-    page = json.loads(out)
-    about = {"url": URL, "dialect": "openai-chat", "model": "gpt-5-mini", "simulated": False, "schema": SCHEMA}
-    assert about.items() <= page.items()
-    assert page["validity"] == {
-        "valid": True, "reasons": [], "largest_valid_load": 15000.0, "load": 2000.0, "load_unit": "calls at a time",
-        "calibration": {"p50": 0.00003, "p99": 0.0002, "busy": 0.4, "simulator_share": 0.3},
-    }  # fmt: skip
-    assert page["calls"] == {"due": 13348, "started": 13348, "ok": 12345, "failed": 1003, "unfinished": 2000}
-    assert (page["failures"], page["first_failure"]) == ({"server": 1000, "network": 3}, "the server\x1b failed")
-    assert (page["slo"], page["goodput"], page["good_calls"]) == ({"ttft": 0.2}, pytest.approx(1200.0), 12000)
-    for name in ("ttfb", "ttft", "tpot", "itl", "e2el"):
-        assert page[name].keys() == FIGURE_KEYS
-        assert (len(page[name]["histograms"]), page[name]["valid"]) == (10, True)
-    assert page["itl"]["p99"] == pytest.approx(0.05, rel=0.001)
-    assert page["itl"]["intervals"]["p99"] == pytest.approx([0.02, 0.05], rel=0.001)
-    assert (page["ttfo"]["count"], page["ttfo"]["p50"], page["ttfo"]["histograms"]) == (0, None, [])
-    assert (page["output_tokens"], page["tokens_reported"]) == (2_000_000, 12345)
-    assert (page["client"]["cpu_share"], page["client"]["read_delay"]["p99"]) == (0.1, pytest.approx(0.0001, rel=0.01))
-
-
-def test_an_invalid_figure_is_marked_in_json(bench: Bench, runs: Runs) -> None:
-    runs.found = [INVALID]
-    status, out, _ = bench(URL, "--json")
-    page = json.loads(out)
-    assert (status, page["validity"]["valid"], page["ttft"]["valid"]) == (3, False, False)
-
-
 @pytest.mark.parametrize(
     ("found", "status"),
     [
@@ -316,16 +239,6 @@ def test_results_are_written_to_new_files(bench: Bench, runs: Runs, tmp_path: Pa
     assert "m\ufffd" in text
 
 
-def test_a_page_needs_matplotlib(bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    status, _, err = bench(URL, "--html", str(tmp_path / "a.html"))
-    assert (status, err) == (
-        2,
-        "manystream bench: --html: plots need the library matplotlib:"
-        " pip install '.[plots]' in manystream's checkout\n",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("option", ["--save", "--html"])
 def test_a_file_that_exists_is_never_replaced(bench: Bench, runs: Runs, tmp_path: Path, option: str) -> None:
     path = tmp_path / "old"
@@ -335,148 +248,6 @@ def test_a_file_that_exists_is_never_replaced(bench: Bench, runs: Runs, tmp_path
     assert err.startswith(f"manystream bench: {option} {path} exists: name a new file")
     status, _, err = bench(URL, option, str(tmp_path / "missing" / "new"))
     assert (status, "there is no such folder" in err) == (2, True)
-
-
-# Comparison.
-
-
-def test_two_results_are_compared(bench: Bench, runs: Runs, tmp_path: Path) -> None:
-    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    slower = figures({"ttft": [0.2] * 10 + [0.3] * 10, "itl": [0.02] * 98 + [0.05] * 2}, ok=5, windows=10)
-    for file, found in zip(files, (whole_run(), run(result(slower))), strict=True):
-        runs.found = [found]
-        bench(URL, "--save", file)
-    status, out, _ = bench("compare", *files)
-    assert status == 0
-    heading, *lines = out.splitlines()
-    assert heading == "figure      before     after   change       95 % interval  real"
-    assert lines[0] == "TTFT p50  100.0 ms  200.0 ms  +100.0%  +100.0% to +100.0%  yes"
-    assert lines[3].split() == ["ITL", "p50", "20.0", "ms", "20.0", "ms", "+0.0%", "+0.0%", "to", "+0.0%", "no"]
-    rows = json.loads(bench("compare", *files, "--json")[1])
-    found = {(row["figure"], row["percentile"]): row["real"] for row in rows["differences"]}
-    names = ("p50", "p90", "p99")
-    assert found == {("ttft", name): True for name in names} | {("itl", name): False for name in names}
-    assert rows["valid"] is True
-    assert rows["settings"] == ['slo: {"ttft":0.2}, null']
-    assert lines[-1] == 'note: the results have another slo: {"ttft":0.2}, null'
-
-
-def test_what_was_asked_otherwise_is_noted(bench: Bench, runs: Runs, tmp_path: Path) -> None:
-    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    for file, work in zip(files, (WorkPlan("m"), WorkPlan("m", input=read_length("normal:512,128"))), strict=True):
-        runs.found = [run(result(figures({"ttft": [0.1]}, ok=5), work=work))]
-        bench(URL, "--save", file)
-    assert bench("compare", *files)[1].endswith('note: the results have another input: null, "normal:512,128"\n')
-
-
-def test_an_invalid_result_is_compared_with_a_warning(bench: Bench, runs: Runs, tmp_path: Path) -> None:
-    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
-    for file, found in zip(files, (INVALID, whole_run()), strict=True):
-        runs.found = [found]
-        bench(URL, "--save", file)
-    status, out, _ = bench("compare", *files)
-    assert status == 3
-    assert out.endswith(f"INVALID: {files[0]}: its client was the limit\n")
-    assert "unknown: too few windows" in out
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        (None, "No such file or directory"),
-        ("nonsense", ""),
-        ("{}", "is no result of `manystream bench` of the schema manystream.bench/1"),
-        ('{"schema": "manystream.bench/1", "ttft": {"histograms": ["x"]}}', "ttft: a histogram is no histogram"),
-    ],
-)
-def test_other_files_cannot_be_compared(bench: Bench, tmp_path: Path, text: str | None, complaint: str) -> None:
-    path = tmp_path / "a.json"
-    if text is not None:
-        path.write_text(text)
-    status, out, err = bench("compare", str(path), str(path))
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert complaint in err
-    assert str(path) in err
-
-
-def test_a_comparison_takes_two_files(bench: Bench) -> None:
-    for files in ([], ["a"], ["a", "b", "c"]):
-        status, _, err = bench("compare", *files)
-        assert (status, "compare takes two results" in err) == (2, True)
-
-
-# The search for a rate.
-
-
-def at(rate: float, good: float, *, cpu: float = 1.0, calls: int = 1000, **more: Any) -> Run:
-    """Return a run at a rate in which a share of the calls kept the objective."""
-    found = figures({"ttft": [0.1]}, ok=calls, good=round(good * calls), slo={"ttft": 0.2})
-    return run(result(found, cpu=cpu, slo={"ttft": 0.2}, **more))
-
-
-def searched(keeps: Callable[[float], float], first: float = 1.0, last: float | None = None, **more: Any) -> Search:
-    search = Search(0.95)
-    search.run(lambda rate, _: at(rate, keeps(rate), **more), first, last)
-    return search
-
-
-def test_a_search_finds_the_highest_rate_in_few_runs() -> None:
-    for limit in (1.4, 37.0, 500.0):
-        search = searched(lambda rate, limit=limit: 1.0 if rate <= limit else 0.5)
-        assert search.best is not None
-        assert limit / 1.05 <= search.best <= limit
-        assert (search.certain, search.limited_by_client) == (True, False)
-        assert sum(len(step.runs) for step in search.steps) <= 16
-
-
-def test_a_search_goes_down_and_gives_up() -> None:
-    search = searched(lambda rate: 1.0 if rate <= 0.3 else 0.0, first=10.0)
-    assert search.best is not None
-    assert 0.28 <= search.best <= 0.3
-    hopeless = searched(lambda _: 0.0)
-    assert (hopeless.best, len(hopeless.steps)) == (None, 5)
-
-
-def test_a_search_ends_at_the_last_rate() -> None:
-    search = searched(lambda _: 1.0, first=10.0, last=35.0)
-    assert ([step.rate for step in search.steps], search.best) == ([10.0, 20.0, 35.0], 35.0)
-
-
-def test_a_rate_that_is_not_decided_is_measured_again() -> None:
-    step = Step(1.0)
-    assert step.keeps(0.95) is None
-    search = Search(0.95)
-    search.run(lambda rate, _: at(rate, 0.96 if rate < 2 else 0.0, calls=100), 1.0, None)
-    assert [len(step.runs) for step in search.steps][:2] == [3, 1]
-    assert search.certain is False
-    assert search.best is not None
-
-
-def test_a_search_stops_at_the_limit_of_the_client() -> None:
-    search = Search(0.95)
-    search.run(lambda rate, _: at(rate, 1.0, cpu=10.0 if rate > 8 else 1.0), 1.0, None)
-    assert search.best is not None
-    assert 7.6 <= search.best <= 8.4
-    assert search.limited_by_client
-    lines = search_lines(search_object(search, {}), Paint(io.StringIO()))
-    assert lines[-1] == "above it, this client was the limit and not the server: use --workers"
-
-
-def test_a_run_that_other_processes_disturb_is_repeated() -> None:
-    disturbed = at(1.0, 0.0, clients=[client(merged=0.1, loops=[0.003])])
-    left = [disturbed, at(1.0, 1.0), disturbed, disturbed, disturbed]
-    search = Search(0.95)
-    search.run(lambda *_: left.pop(0) if left else at(1.0, 0.0), 1.0, None)
-    assert [(step.rate, len(step.runs), step.run.verdict.valid) for step in search.steps[:2]] == [
-        (1.0, 2, True),
-        (2.0, 3, False),
-    ]
-    assert (search.steps[0].share, search.best) == (1.0, 1.0)
-
-
-def test_the_bounds_of_a_share_are_wilsons() -> None:
-    assert Step(1.0, [], 95, 100).bounds == pytest.approx((0.9008, 0.9754), abs=0.0001)
-    assert Step(1.0, [], 0, 0).bounds == (0.0, 1.0)
 
 
 def test_a_search_is_printed_with_its_curve(bench: Bench, runs: Runs) -> None:
@@ -492,44 +263,6 @@ def test_a_search_is_printed_with_its_curve(bench: Bench, runs: Runs) -> None:
     assert [plan.arrivals and plan.arrivals.last for _, plan, _ in runs.calibrations] == [2.0, 4.0]
 
 
-def test_each_step_is_calibrated_until_one_holds_for_it(bench: Bench, runs: Runs) -> None:
-    runs.added = [Calibration(0.001, 0.01, 0.4), Calibration(0.001, 0.01, 0.4)]
-    runs.found = [at(2.0, 1.0), at(4.0, 0.2)] + [at(0, 0.2) for _ in range(5)]
-    bench(URL, "--find", "--slo", "ttft=200ms", "--rate", "2")
-    rates = [plan.arrivals and plan.arrivals.last for _, plan, _ in runs.calibrations]
-    assert rates == [2.0, 4.0, pytest.approx(2.83, abs=0.01)], "an imprecise one holds for no other rate"
-    assert [options["calibration"].p50 for options in runs.options[:3]] == [0.001, 0.001, 0.00003]
-    runs.calibrations.clear()
-    runs.found = [step(0.01), step(0.01, streams=2)]
-    bench("--streams", "1,2")
-    assert [plan.concurrency for _, plan, _ in runs.calibrations] == [1, 2]
-
-
-def test_a_search_whose_calls_do_not_end_says_so(bench: Bench, runs: Runs) -> None:
-    """A call that the end cuts has not kept the objective: else a server that stalls would keep it."""
-    runs.found = [run(result(figures({"ttft": [0.1]}), slo={"ttft": 0.2}, unfinished=5)) for _ in range(20)]
-    status, out, _ = bench(URL, "--find", "--slo", "ttft=200ms")
-    note = "note: no call ended in the measured time, so none kept the objective: use more --seconds"
-    assert (status, out.splitlines()[-2:]) == (1, ["no rate kept the objective for 95% of the calls", note])
-
-
-def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    runs.found = [at(1.0, 1.0), at(1.5, 1.0)]
-    page = tmp_path / "a.html"
-    words = ("--find", "--slo", "ttft=200ms", "--rate", "1..1.5", "--attain", "0.9", "--json", "--html", str(page))
-    status, out, _ = bench(URL, *words)
-    found = json.loads(out)
-    assert (status, found["highest_rate"], found["certain"], found["attain"]) == (0, 1.5, True, 0.9)
-    assert [(step["offered_rate"], step["keeps"]) for step in found["steps"]] == [(1.0, True), (1.5, True)]
-    text = page.read_text("utf-8")
-    assert (text.count("<svg"), text.count("missed the objective")) == (1, 0)
-    runs.found = [at(1.0, 1.0), *(at(1.5, 0.0) for _ in range(20))]
-    _, out, _ = bench(URL, *words[:-1], str(tmp_path / "b.html"))
-    missed = [step for step in json.loads(out)["steps"] if not step["keeps"]]
-    assert (tmp_path / "b.html").read_text("utf-8").count("missed the objective</span>") == len(missed) > 0
-
-
 @pytest.mark.parametrize(
     ("found", "status"),
     [
@@ -542,16 +275,6 @@ def test_a_search_as_json_and_as_a_page(bench: Bench, runs: Runs, tmp_path: Path
 def test_the_status_of_a_search(bench: Bench, runs: Runs, found: list[Run | KeyboardInterrupt], status: int) -> None:
     runs.found = found
     assert bench(URL, "--find", "--slo", "ttft=200ms")[0] == status
-
-
-# The search for the most streams.
-
-
-def step(gap: float | None, *, streams: int = 1, **more: Any) -> Run:
-    failures = more.pop("failures", {})
-    found = figures({"ttft": [0.1], "itl": [] if gap is None else [gap]}, ok=5, failures=failures)
-    found.events = 1_000_000
-    return run(result(found, concurrency=streams, loop_lag=0.0125, cpu=5.0, **more))
 
 
 HEADINGS = "streams  events/s  TTFT p50  ITL p50  ITL p99  longest  client CPU  loop lag  failed  stamp  verdict"
@@ -573,33 +296,6 @@ def test_the_whole_table_of_the_streams(bench: Bench, runs: Runs) -> None:
     assert [(plan.concurrency, plan.seconds, plan.ramp) for plan in runs.plans] == [
         (1, 5.0, 0.002), (1000, 5.0, 2.0), (2000, 5.0, 4.0),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("found", "verdict"),
-    [
-        (step(0.01, failures={"server": 1234}), "calls failed"),
-        (step(0.01, silent=1234), "1,234 without content"),
-        (step(None), "no gaps to measure"),
-        (step(3.0), "p99 above 2.50 s"),
-    ],
-)
-def test_a_step_that_does_not_hold_has_a_reason(bench: Bench, runs: Runs, found: Run, verdict: str) -> None:
-    found.result.figures.first_failure = "no\x1b"
-    runs.found = [found]
-    status, out, _ = bench(URL, "--streams", "5,6", "--max-gap", "2500")
-    assert status == 1
-    lines = out.splitlines()
-    assert lines[3].endswith(f"  {verdict}")
-    assert lines[-2:] == ["most streams whose p99 of the gaps stayed within 2.50 s: 0", "first failure: no\ufffd"]
-
-
-def test_the_steps_as_json(bench: Bench, runs: Runs) -> None:
-    runs.found = [step(0.5), step(None, streams=2)]
-    status, out, _ = bench(URL, "--streams", "1,2", "--max-gap", "501", "--model", "m", "--json")
-    found = json.loads(out)
-    assert (status, found["most_streams"], found["max_gap"]) == (0, 1, 0.501)
-    assert [(one["load"]["concurrency"], one["holds"]) for one in found["steps"]] == [(1, True), (2, False)]
 
 
 @pytest.mark.parametrize("ended", [step(0.01, interrupted=True), KeyboardInterrupt()], ids=["in a step", "between"])
@@ -658,7 +354,11 @@ def test_a_terminal_shows_every_update_in_place(terminal: Terminal, monkeypatch:
 # The command line.
 
 SIMULATE = "--simulate is for the built-in simulator: leave URL, --model and --provider out"
+
+
 TOKENS = "a number of tokens, such as 512, or one of fixed:…, normal:…, uniform:…"
+
+
 BOUNDS = "bounds such as ttft=200ms, of ttfb, ttft, ttfo, tpot, itl, e2el"
 
 

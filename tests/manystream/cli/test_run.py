@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import pytest
 import trio
 
+import manystream as ms
 from manystream.cli import main
 from manystream.cli import run as run_command
 from manystream.cli.command_line import command_parser
 from manystream.cli.output.errors import CommandError
-from manystream.cli.run import describe_error, read_headers
+from manystream.cli.run import choose_provider, describe_error, provider_names, read_headers
 from manystream.engine import Completion, Timings
 from manystream.providers.catalog.provider import Anthropic, OpenAIChat, Provider
 from manystream.providers.errors import InvalidRequestError
@@ -27,16 +28,24 @@ from manystream.providers.model.request import Request, ThinkingLevel
 from manystream.providers.model.response import Response
 from manystream.providers.model.tokens import Usage
 from tests.support.commands import remove_keys
+from tests.support.profile_rows import ROWS
 
 URL = "http://127.0.0.1:1/v1"
+
+
 RESPONSE = Response(
     content=[Text("It is sunny.")], finish_reason=FinishReason.STOP, usage=Usage(input_tokens=12, output_tokens=5),
     model="claude-test",
 )  # fmt: skip
+
+
 ANSWER = Completion(
     success=True, response=RESPONSE, attempts=1, timings=Timings(queued=0.0, first_token=0.25, finished=1.5)
 )
+
+
 SUMMARY = "[claude-test · stop · 12 in, 5 out tokens · first token after 250.0 ms, complete after 1.50 s]\n"
+
 
 Run: TypeAlias = "Callable[..., tuple[int, str, str]]"
 
@@ -262,3 +271,97 @@ def test_a_call_that_waits_is_cancelled_by_ctrl_c(run: Run, engine: Engine, monk
 
     monkeypatch.setattr(engine, "start_stream", lambda *_: WaitingCall())
     assert run("--provider", "anthropic", "Hello") == (130, "", "")
+
+
+Given: TypeAlias = tuple[str | None, str | None, str | None]
+"""Provider, model and base URL."""
+
+
+LOCAL = "http://127.0.0.1:1/v1"
+
+
+def options(provider: str | None = None, model: str | None = None, base_url: str | None = None) -> Given:
+    return provider, model, base_url
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "model"),
+    [
+        (options(provider="anthropic"), ms.Anthropic, "claude-sonnet-4-5"),
+        (options(provider="claude", model="x"), ms.Anthropic, "x"),
+        (options(provider="openai"), ms.OpenAIChat, "gpt-5-mini"),
+        (options(provider="openai-responses"), ms.OpenAIResponses, "gpt-5-mini"),
+        (options(provider="gemini"), ms.Gemini, "gemini-2.5-flash"),
+        (options(model="claude-opus-4-5"), ms.Anthropic, "claude-opus-4-5"),
+        (options(model="gpt-5.2"), ms.OpenAIChat, "gpt-5.2"),
+        (options(model="gemini-3-pro"), ms.Gemini, "gemini-3-pro"),
+        (options(model="anthropic/claude-next"), ms.Anthropic, "claude-next"),
+        (options(model="llama3.2", base_url=LOCAL), ms.OpenAIChat, "llama3.2"),
+        (options(model="meta/llama", base_url=LOCAL), ms.OpenAIChat, "meta/llama"),
+        (options(provider="anthropic", model="x", base_url=LOCAL), ms.Anthropic, "x"),
+    ],
+)
+def test_name_model_and_url_choose_the_provider(given: Given, kind: type[ms.Provider], model: str) -> None:
+    provider, chosen = choose_provider(*given, {})
+    assert type(provider) is kind
+    assert chosen == model
+    assert given[2] is None or provider.base_url == given[2]
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "kind", "url", "model"),
+    [
+        (options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "gpt-5"),
+        (options(model="llama3.2"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "llama3.2"),
+        (options(model="llama3.2"), {"ANTHROPIC_BASE_URL": LOCAL}, ms.Anthropic, LOCAL, "llama3.2"),
+        (options(model="openai/llama3.2"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "llama3.2"),
+        (options(), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat, LOCAL, "gpt-5-mini"),
+        (options(provider="groq", model="m"), {"GROQ_BASE_URL": "http://127.0.0.1:1"}, ms.OpenAIChat,
+         "http://127.0.0.1:1/openai/v1", "m"),
+        (options(provider="azure", model="m"), {"AZURE_OPENAI_ENDPOINT": "https://a.openai.azure.com"}, ms.OpenAIChat,
+         "https://a.openai.azure.com/openai/v1", "m"),
+        (options(model="gpt-5", base_url="http://127.0.0.1:2/v1"), {"OPENAI_BASE_URL": LOCAL}, ms.OpenAIChat,
+         "http://127.0.0.1:2/v1", "gpt-5"),
+        (options(model="claude-opus-4-5"), {"OPENAI_BASE_URL": LOCAL}, ms.Anthropic, "https://api.anthropic.com",
+         "claude-opus-4-5"),
+    ],
+)  # fmt: skip
+def test_the_environment_has_the_address(
+    given: Given, environment: dict[str, str], kind: type[ms.Provider], url: str, model: str
+) -> None:
+    provider, chosen = choose_provider(*given, environment)
+    assert (type(provider), provider.base_url, chosen) == (kind, url, model)
+
+
+def test_a_server_of_the_environment_has_its_profile() -> None:
+    provider, _ = choose_provider(*options(model="gpt-5"), {"OPENAI_BASE_URL": LOCAL})
+    assert (provider.name, provider.profile.name) == ("openai-chat", "openai-compatible")
+
+
+def test_without_a_name_the_first_provider_with_a_key_is_asked() -> None:
+    provider, model = choose_provider(*options(), {"GEMINI_API_KEY": "k", "OPENAI_API_KEY": ""})
+    assert type(provider) is ms.Gemini
+    assert model == "gemini-2.5-flash"
+
+
+OTHER_DIALECTS = {
+    "anthropic": ms.Anthropic, "google": ms.Gemini, "google-interactions": ms.GeminiInteractions,
+    "openai-responses": ms.OpenAIResponses, "openrouter-responses": ms.OpenAIResponses,
+    "vercel-responses": ms.OpenAIResponses, "xai-responses": ms.OpenAIResponses, "groq-responses": ms.OpenAIResponses,
+    "github-copilot-responses": ms.OpenAIResponses, "huggingface-responses": ms.OpenAIResponses,
+    "vllm-generate": ms.VLLMGenerate, "sglang-generate": ms.SGLangGenerate, "openai-completions": ms.OpenAICompletions,
+    "vllm-completions": ms.OpenAICompletions, "sglang-completions": ms.OpenAICompletions,
+}  # fmt: skip
+"""Provider → its class, for the providers that do not speak OpenAI Chat."""
+
+
+def test_every_provider_with_a_base_url_has_a_name() -> None:
+    assert provider_names() == [name for name, row in ROWS.items() if row.base_url]
+    assert {"openai-chat", "groq", "ollama", *OTHER_DIALECTS} <= {*provider_names()}
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.base_url])
+def test_every_provider_name_is_accepted(name: str) -> None:
+    provider, model = choose_provider(*options(provider=name, model="m"), {})
+    assert type(provider) is OTHER_DIALECTS.get(name, ms.OpenAIChat)
+    assert (provider.name, provider.base_url, model) == (name, ROWS[name].base_url, "m")

@@ -1,6 +1,5 @@
 """The arguments of `map_batches` without Ray: what is refused on the driver, and where keys may be seen."""
 
-import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -8,11 +7,12 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.ray import Ask, AskError, EngineActor, ask, ask_options, share_rates
-from manystream.ray.divided import divided
+from manystream.ray import Ask, AskError, ask, ask_options, share_rates
 from manystream.ray.tables import import_pyarrow
 
 SECRET = "5ecret-5ecret"
+
+
 PROVIDER = ms.OpenAIChat(SECRET, "http://127.0.0.1:9/v1", name="sim")
 
 
@@ -116,46 +116,6 @@ def test_an_unknown_option_is_named() -> None:
 LIMIT = ms.RateLimit(requests_per_minute=100, tokens_per_minute=10_000, concurrent=9)
 
 
-def test_actors_share_rates_and_divide_what_cannot_be_shared() -> None:
-    rates = {"sim": LIMIT, "*": ms.RateLimit(requests_per_second=5), "sim/m": ms.RateLimit(concurrent=8)}
-    part, shared = divided(ms.Traffic(rates=rates, adaptive=False), [PROVIDER], 4)
-    assert part == ms.Traffic(rates={"sim/m": ms.RateLimit(concurrent=2)}, adaptive=False)
-    assert shared == {"sim": dataclasses.replace(LIMIT, concurrent=2), "*": ms.RateLimit(requests_per_second=5)}
-    found = options(traffic=ms.Traffic(rates=rates))["fn_constructor_kwargs"]
-    assert (found["shared"], set(found["traffic"].rates)) == (("keeper", shared), {"sim/m"})
-
-
-def test_a_limit_for_several_keys_is_divided() -> None:
-    several = ms.OpenAIChat([SECRET, "second"], "http://127.0.0.1:9/v1", name="sim")
-    part, shared = divided(ms.Traffic(rates={"sim": LIMIT}), [several], 4)
-    assert part.rates == {"sim": ms.RateLimit(requests_per_minute=25, tokens_per_minute=2500, concurrent=2)}
-    assert shared == {}
-
-
-def test_one_actor_keeps_its_limits_and_few_calls_are_divided() -> None:
-    traffic = ms.Traffic(rates={"sim": LIMIT})
-    assert divided(traffic, [PROVIDER], 1) == (traffic, {})
-    part, shared = divided(ms.Traffic(rates={"sim": ms.RateLimit(concurrent=4)}), [PROVIDER], 4)
-    assert (part.rates, shared) == ({"sim": ms.RateLimit(concurrent=1)}, {})
-
-
-def test_an_entry_of_two_providers_is_divided() -> None:
-    other = ms.OpenAIChat(SECRET, "http://127.0.0.1:9/v1", name="other")
-    part, shared = divided(ms.Traffic(rates={"sim": LIMIT, "other": LIMIT}), [PROVIDER, other], 3)
-    assert (part.rates, shared.keys()) == ({}, {"sim", "other"})
-    assert shared["sim"] == dataclasses.replace(LIMIT, concurrent=3)
-
-
-def test_limits_that_cannot_be_divided_are_refused() -> None:
-    assert divided(None, [PROVIDER], 4) == (None, {})
-    with pytest.raises(ms.InvalidRequestError, match=r"traffic.rates\['sim'\].concurrent: must be at least 1 for each"):
-        divided(ms.Traffic(rates={"sim": LIMIT}), [PROVIDER], 10)
-    budgets = ms.Traffic(budgets=[ms.Budget(calls=5)])
-    assert divided(budgets, [PROVIDER], 1) == (budgets, {})
-    with pytest.raises(ms.InvalidRequestError, match=r"traffic.budgets: cannot be divided among 2 actors"):
-        divided(budgets, [PROVIDER], 2)
-
-
 @pytest.mark.parametrize("limit", [5, ms.RateLimit(concurrent=3), LIMIT])
 def test_limits_that_cannot_be_shared_are_refused(limit: Any) -> None:
     with pytest.raises(ms.InvalidRequestError, match=r"rates\['sim'\](.concurrent: cannot be shared|: must be)"):
@@ -178,35 +138,4 @@ def test_a_missing_package_is_named_with_its_install_command(monkeypatch: pytest
             call()
 
 
-def test_an_engine_actor_makes_calls(provider: ms.Provider) -> None:
-    actor = EngineActor([provider])
-    request = ms.Request("sim/sim-text", "hi")
-    response = actor.request(request)
-    events = list(actor.stream(request))
-    results = dict(actor.map(("ab"[number], request) for number in range(2)))
-    actor.close()
-    assert response.text
-    assert "".join(event.text for event in events if isinstance(event, ms.TextDelta)) == response.text
-    assert {key: completion.success for key, completion in results.items()} == {"a": True, "b": True}
-    assert pickle.loads(pickle.dumps((response, events, results))) == (response, events, results)
-    assert "key" not in repr(actor)
-
-
 ERROR = [name for name in dir(ms.ProviderError) if not name.startswith("_") and not hasattr(Exception, name)]
-
-
-def test_errors_reach_another_process_as_they_are(provider: ms.Provider) -> None:
-    actor = EngineActor([provider])
-    request = ms.Request("sim/sim-text", "simulate: fail=400")
-    with pytest.raises(ms.ProviderError) as caught:
-        actor.request(request)
-    with pytest.raises(ms.InvalidRequestError) as invalid:
-        actor.request(ms.Request("sim/", "hi"))
-    ((_, completion),) = list(actor.map([request]))
-    actor.close()
-    for error in (caught.value, invalid.value, completion.error):
-        again = pickle.loads(pickle.dumps(error))
-        assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
-    again = pickle.loads(pickle.dumps(caught.value))
-    assert [getattr(again, name) for name in ERROR] == [getattr(caught.value, name) for name in ERROR]
-    assert (again.http_status, again.category, again.provider) == (400, ms.ErrorCategory.INVALID_ARG, "sim")

@@ -1,16 +1,19 @@
-"""The simulator as an inference server with a batch, and as several replicas."""
+"""The simulator as an inference server with a batch."""
+
+from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 import manystream as ms
 from manystream.providers.limits.server_load import read_load
-from manystream.simulator import KnobError, open_simulator, open_simulator_thread
+from manystream.simulator import (
+    KnobError,
+    open_simulator_thread,
+)
 from manystream.simulator.inference import BatchModel, InferenceServer, read_batch
-from manystream.simulator.program import Ending, Program
-from manystream.simulator.prompt import APIError
-from manystream.simulator.replica import Outage, Replica, ReplicaState, read_replica
 from manystream.simulator.service import ServiceSettings
 
 from .in_process import World, head_and_body
@@ -100,81 +103,6 @@ def test_a_batch_is_read_from_text() -> None:
     assert read == BatchModel(step=0.1, per_call=0.2, prefill=0.3, kv=4, queue=5, status=429)
 
 
-def test_a_replica_is_read_from_text() -> None:
-    read = read_replica("port=81, speed=0.1 delay=0.2 fail=0.3 status=502 seed=4 outage=1-2 outage=3.5-4:hang")
-    outages = (Outage(1, 2, "503"), Outage(3.5, 4, "hang"))
-    assert read == Replica(port=81, speed=0.1, delay=0.2, fail=0.3, status=502, seed=4, outages=outages)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "speed=0", "fail=2", "slow=-1", "delay=-1", "outage=1", "outage=1-2:maybe", "outage=2-1", "outage=1-1:hang",
-        "speed=inf", "delay=inf", "x=1", "port=a",
-    ],
-)  # fmt: skip
-def test_a_replica_that_cannot_be_read_is_an_error(text: str) -> None:
-    with pytest.raises(KnobError, match="replica"):
-        read_replica(text)
-
-
-def test_a_replica_is_out_for_its_outages_only() -> None:
-    state = ReplicaState(read_replica("outage=1-2 outage=3-4:hang outage=5-6:close"), 100.0)
-    assert [state.interrupt(now) for now in (100.5, 102.0, 104.0, 106.0)] == [None] * 4
-    with pytest.raises(APIError) as caught:
-        state.interrupt(101.0)
-    assert caught.value.status == 503
-    hung, closed = state.interrupt(103.5), state.interrupt(105.5)
-    assert hung is not None
-    assert closed is not None
-    assert (hung.ending, closed.ending) == (Ending.STALL, Ending.CLOSE)
-
-
-def test_the_same_part_of_the_calls_fails_in_every_run() -> None:
-    def failures() -> list[bool]:
-        state = ReplicaState(Replica(fail=0.3, status=502), 0.0)
-        failed: list[bool] = []
-        for _ in range(1000):
-            try:
-                state.interrupt(0.0)
-            except APIError as failure:
-                failed.append(failure.status == 502)
-            else:
-                failed.append(False)
-        return failed
-
-    assert 250 < sum(failures()) < 350
-    assert failures() == failures()
-
-
-def test_a_slow_replica_stretches_rates_and_delays() -> None:
-    paced = ReplicaState(Replica(speed=0.1, delay=1.0), 0.0).paced(Program([b"x"], interval=0.02, delay=0.5))
-    assert (paced.interval, paced.delay) == (pytest.approx(0.2), pytest.approx(6.0))
-
-
-def test_a_part_of_a_replicas_answers_is_slow() -> None:
-    state = ReplicaState(read_replica("slow=0.1"), 0.0)
-    delays = [state.paced(Program([b"x"], delay=0.1)).delay for _ in range(1_000)]
-    assert 50 < sum(delay == pytest.approx(2.0) for delay in delays) < 150
-    assert set(delays) == {0.1, 2.0}
-
-
-@pytest.mark.parametrize("process", [False, True])
-def test_replicas_have_ports_of_their_own(process: bool) -> None:
-    opened = open_simulator if process else open_simulator_thread
-    with opened("events=4", replicas=["speed=1", "fail=1", "outage=0-3600:close"]) as simulator:
-        good, failing, closed = simulator.replicas
-        assert len({replica.port for replica in simulator.replicas}) == 3
-        assert (good.port, good.base_urls) == (simulator.port, simulator.base_urls)
-        assert [ask(replica).status for replica in (good, failing, closed)] == [200, 500, 0]
-        assert statistics(good)["completed"] == 1
-
-
-def test_replicas_with_one_port_for_all_are_refused() -> None:
-    with pytest.raises(KnobError, match="port"), open_simulator_thread(port=8080, replicas=["speed=1"]):
-        pass
-
-
 def test_it_reports_what_runs_and_waits() -> None:
     """As vLLM does, so that a client finds out how many calls it may send. The server has room for one call."""
     world = World(ServiceSettings(batch=BatchModel(kv=1)))
@@ -191,3 +119,41 @@ def test_it_reports_what_runs_and_waits() -> None:
     plain.service.statistics.live = 3
     assert read_load(row, head_and_body(plain.ask(row.path, method="GET"))[1].encode()) == ms.ServerLoad(3, 0)
     assert world.ask(row.path, {}).frames[0].startswith(b"HTTP/1.1 404")
+
+
+# --- a batch ---
+
+
+def test_a_batch_has_these_options_by_default() -> None:
+    assert BatchModel() == BatchModel(
+        step=0.02, per_call=0.0005, prefill=0.00001, kv=100_000, queue=math.inf, status=503
+    )
+    assert read_batch("") == BatchModel()
+    assert read_batch("Per-Call=0,PREFILL=0 step=0 queue=0 kv=0.5 status=400") == BatchModel(
+        step=0, per_call=0, prefill=0, kv=0.5, queue=0, status=400
+    )
+    assert BatchModel(status=599).status == 599
+    assert isinstance(read_batch("status=429").status, int)
+
+
+WRONG_BATCHES: list[tuple[str, str]] = [
+    ("step=-1", "batch: step=-1.0: step is a number from 0"),
+    ("per-call=-1", "batch: per_call=-1.0: per_call is a number from 0"),
+    ("prefill=nan", "batch: prefill=nan: prefill is a number from 0"),
+    ("queue=-1", "batch: queue=-1.0: queue is a number from 0"),
+    ("kv=0", "batch: kv is a number above 0, and status an HTTP status from 400 to 599"),
+    ("kv=nan", "batch: kv is a number above 0, and status an HTTP status from 400 to 599"),
+    ("status=399", "batch: kv is a number above 0, and status an HTTP status from 400 to 599"),
+    ("status=600", "batch: kv is a number above 0, and status an HTTP status from 400 to 599"),
+    ("status=4.5", "batch: status='4.5': status is a number"),
+    ("kv=many", "batch: kv='many': kv is a number"),
+    ("x=1",
+        "batch: 'x=1' is not an option; write name=value, with a name of: step, per_call, prefill, kv, queue, status"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG_BATCHES)
+def test_a_wrong_batch_is_told_why(text: str, message: str) -> None:
+    with pytest.raises(KnobError) as caught:
+        read_batch(text)
+    assert str(caught.value) == message

@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 
 from manystream.http_server import HTTPRequest
-from manystream.simulator import Prompt, ToolDeclaration, ToolResult
+from manystream.simulator import (
+    Prompt,
+    Scenario,
+    ToolDeclaration,
+    ToolResult,
+)
 from manystream.simulator.json_text import JSON
+from manystream.simulator.scenario import ScriptedCall, Tokens
 from manystream.simulator.service import GEMINI, WIRES
 from manystream.simulator.wire import Wire
 
 CITY: dict[str, JSON] = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
 ANSWER: dict[str, JSON] = {"type": "object", "properties": {"answer": {"type": "string"}}}
 
 
@@ -46,6 +54,8 @@ def gemini(target: str = "/v1beta/models/m:generateContent", /, **members: objec
 
 
 NOTHING: dict[str, JSON] = {}
+
+
 SHORT = Prompt(model="m", text="Hi", characters=2)
 
 
@@ -70,6 +80,8 @@ CHAT_CALLS = [
     {"id": "a", "type": "function", "function": {"name": "first", "arguments": "{}"}},
     {"id": "b", "type": "function", "function": {"name": "second", "arguments": "{}"}},
 ]
+
+
 CHAT_HISTORY: list[dict[str, object]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "developer", "content": [{"type": "text", "text": "Now."}]},
@@ -370,3 +382,16 @@ def test_a_member_of_a_gemini_request_changes_this(members: dict[str, object], c
 )
 def test_geminis_path_names_the_model_and_the_form(target: str, model: str, stream: bool, array: bool) -> None:
     assert gemini(target) == Prompt(model=model, text="Hi", characters=2, stream=stream, array=array)
+
+
+def test_prompts_and_answers_are_empty_by_default() -> None:
+    assert Prompt(model="m") == Prompt(
+        model="m", text="", stream=False, tools=(), tool_choice="auto", parallel=True, tool_results=(), rounds=0,
+        schema=None, max_tokens=None, characters=0, array=False, body={},
+    )  # fmt: skip
+    assert Scenario(identity="i", model="m") == Scenario(
+        identity="i", model="m", thinking_pieces=(), redacted=None, text_pieces=(), calls=(), finish="stop",
+        tokens=Tokens(input=0, cached=0, output=0, thinking=0),
+    )  # fmt: skip
+    assert ScriptedCall("1", "f", ("{", "}")).complete
+    assert ScriptedCall("1", "f", ("{", "}")).arguments == "{}"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from manystream.simulator import (
-    KnobError,
     Knobs,
     Prompt,
     Scenario,
@@ -22,14 +21,15 @@ from manystream.simulator import (
 )
 from manystream.simulator.example_values import QuestionValues, Values, WordValues
 from manystream.simulator.json_text import JSON, JSONObject
-from manystream.simulator.knobs import TEXTS, directive_in_model, directive_in_text, read_directive
+from manystream.simulator.knobs import TEXTS
 from manystream.simulator.prompt import APIError
-from manystream.simulator.scenario import ScriptedCall, Tokens, is_forged, sign
+from manystream.simulator.scenario import is_forged, sign
 from manystream.simulator.schema_example import example
 from manystream.simulator.sentences import write_text
-from manystream.simulator.wording import WORDS
 
 PROMPT = Prompt(model="sim-mixed", text="Hello.", characters=6)
+
+
 TOOLS = (
     ToolDeclaration("first", {"type": "object", "properties": {"a": {"type": "string"}}}),
     ToolDeclaration("second", {"type": "object", "properties": {"b": {"type": "integer"}}}),
@@ -127,160 +127,6 @@ def test_a_signature_of_another_text_is_forged() -> None:
     assert not is_forged("somebody else's", "anything")
 
 
-SCHEMAS: list[tuple[dict[str, JSON], type]] = [
-    ({"type": "string", "enum": ["a", "b"]}, str),
-    ({"const": 4}, int),
-    ({"type": "integer", "minimum": 50, "maximum": 60}, int),
-    ({"type": "integer", "exclusiveMaximum": -3}, int),
-    ({"type": "number", "maximum": 0.5}, float),
-    ({"type": "boolean"}, bool),
-    ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, list),
-    ({"type": ["null", "string"]}, str),
-    ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, int),
-    ({"type": "STRING", "minLength": 30}, str),
-    ({"type": "string", "maxLength": 2}, str),
-    ({"allOf": [{"type": "object", "properties": {"a": {"type": "string"}}}]}, dict),
-    ({"$ref": "#/$defs/thing", "$defs": {"thing": {"type": "boolean"}}}, bool),
-]
-
-
-@pytest.mark.parametrize(("schema", "kind"), SCHEMAS)
-def test_an_example_fits_its_schema(schema: dict[str, JSON], kind: type) -> None:
-    value = example(schema, WordValues(itertools.cycle(["some", "words"])))
-    assert type(value) is kind
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        minimum, maximum = schema.get("minimum", -1000), schema.get("maximum", 1000)
-        assert isinstance(minimum, int | float)
-        assert isinstance(maximum, int | float)
-        assert minimum <= value <= maximum
-    if isinstance(value, str) and "minLength" in schema:
-        assert len(value) >= 30
-
-
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        ({}, "some"),
-        ({"type": "string", "format": "email"}, "ada@example.org"),
-        ({"type": "string", "minLength": 7}, "some words"),
-        ({"type": "string", "minLength": 2, "maxLength": 3}, "som"),
-        ({"type": "string", "enum": ["a", "b"]}, "a"),
-        ({"type": "integer"}, 4),
-        ({"type": "integer", "minimum": 50}, 50),
-        ({"type": "integer", "maximum": 3}, 3),
-        ({"type": "integer", "exclusiveMinimum": 4}, 5),
-        ({"type": "integer", "exclusiveMaximum": 4}, 3),
-        ({"type": "number"}, 4.5),
-        ({"type": "number", "minimum": 50.25}, 50.25),
-        ({"type": "number", "maximum": 0.5}, 0.5),
-        ({"type": "boolean"}, True),
-        ({"type": ["null"]}, None),
-        ({"type": "array", "items": {"type": "integer"}, "minItems": 2}, [4, 5]),
-        ({"type": "array", "items": {"type": "integer"}, "maxItems": 0}, []),
-        ({"items": {"type": "string"}}, ["some"]),
-        ({"properties": {"a": {"const": 1}, "b": {"type": "string"}}}, {"a": 1, "b": "some"}),
-        ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, 4),
-        ({"oneOf": [{"type": "NULL"}, {"type": "BOOLEAN"}]}, True),
-    ],
-)
-def test_an_example_is_the_same_every_time(schema: dict[str, JSON], value: JSON) -> None:
-    assert example(schema, WordValues(itertools.cycle(["some", "words"]))) == value
-
-
-def test_a_reference_to_the_root_is_followed() -> None:
-    root: dict[str, JSON] = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#"}}},
-        "required": ["name"],
-    }
-    assert example(root, WordValues(itertools.cycle(["x"]))) == {
-        "name": "x",
-        "children": [{"name": "x", "children": [{"name": "x"}]}],
-    }
-
-
-def test_a_schema_that_refers_to_itself_has_an_end() -> None:
-    node: dict[str, JSON] = {
-        "type": "object",
-        "properties": {"next": {"$ref": "#"}, "others": {"type": "array", "items": {"$ref": "#"}}},
-        "required": ["next", "others"],
-    }
-    assert len(json.dumps(example(node, WordValues(itertools.cycle(["x"]))))) < 1_000_000
-    circle: dict[str, JSON] = {"allOf": [{"$ref": "#"}, {"$ref": "#"}], "minItems": 10**9, "minLength": 10**9}
-    assert example(circle, WordValues(itertools.cycle(["x"]))) is not None
-
-
-def test_a_directive_takes_commas_spaces_dashes_underscores() -> None:
-    assert read_directive("events=5, rate=2.5  retry-after=1") == {"events": 5, "rate": 2.5, "retry_after": 1.0}
-    assert read_directive("") == {}
-    assert read_directive("stamp=1 redacted=false") == {"stamp": True, "redacted": False}
-
-
-def test_the_last_directive_wins() -> None:
-    assert combine(Knobs(events=1, rate=3), "events=2,kind=text", "kind=tools") == Knobs(events=2, rate=3, kind="tools")
-
-
-@pytest.mark.parametrize(
-    "directive", ["unknown=1", "events=-1", "events=1.5", "cut=x", "kind=Text", "stamp=maybe", "x"]
-)
-def test_a_knob_that_cannot_be_read_is_named(directive: str) -> None:
-    with pytest.raises(KnobError, match=directive.partition("=")[0]):
-        read_directive(directive)
-
-
-SPANS: dict[str, tuple[float, float]] = {
-    "events": (0, 1_000_000),
-    "calls": (0, 1000),
-    "steps": (0, 1000),
-    "cached": (0, 1_000_000_000),
-    "seed": (0, 9_223_372_036_854_775_807),
-    "rate": (0, 1_000_000),
-    "delay": (0, 3600),
-    "chunk": (0, 1_048_576),
-    "ping": (0, 3600),
-    "fail": (400, 599),
-    "retry_after": (0, 86_400),
-    "cut": (-1_000_000, 1_000_000),
-    "reset": (-1_000_000, 1_000_000),
-    "truncate": (-1_000_000, 1_000_000),
-    "stall": (-1_000_000, 1_000_000),
-    "malformed": (-1_000_000, 1_000_000),
-    "error": (-1_000_000, 1_000_000),
-    "error_status": (400, 599),
-    "times": (0, 1_000_000),
-}
-"""Knob → its smallest and its largest value."""
-
-
-@pytest.mark.parametrize("knob", SPANS)
-def test_a_number_is_valid_from_its_least_to_its_largest(knob: str) -> None:
-    least, largest = SPANS[knob]
-    for value in (least, largest):
-        assert read_directive(f"{knob}={value}") == {knob: value}
-    for value in (least - 1, largest + 1):
-        with pytest.raises(KnobError, match=knob):
-            read_directive(f"{knob}={value}")
-
-
-@pytest.mark.parametrize(
-    ("model", "directive"),
-    [
-        ("sim-text", "kind=text,"),
-        ("sim-mixed@events=4", "kind=mixed,events=4"),
-        ("sim@events=4", "events=4"),
-        ("gpt-5@home", ""),
-    ],
-)
-def test_a_models_name_may_hold_knobs(model: str, directive: str) -> None:
-    assert directive_in_model(model) == directive
-
-
-def test_a_message_may_hold_knobs() -> None:
-    assert directive_in_text(" simulate: events=4") == " events=4"
-    assert directive_in_text('{"simulate": {"events": 4, "rate": 2}}') == "events=4,rate=2"
-    assert directive_in_text("{not json") == directive_in_text("Please simulate: a storm") == ""
-
-
 @pytest.mark.parametrize(
     ("characters", "tools", "cached", "tokens"),
     [(0, (), 0, (1, 0)), (6, (), 1, (2, 1)), (400, TOOLS, 50, (117, 50)), (400, TOOLS, 1000, (117, 117))],
@@ -294,15 +140,26 @@ def test_input_tokens_follow_the_length_and_the_tools(
 
 
 FOLDER = Path(__file__).parent / "scenarios"
+
+
 TOOLS_WHOLE = (
     ToolDeclaration("first", {"type": "object",
     "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}),
     ToolDeclaration("second", {"type": "string"}), ToolDeclaration("third", {}),
 )  # fmt: skip
+
+
 PLAIN = Prompt(model="m", text="What is the weather in Paris?", characters=29)
+
+
 TOOLED = replace(PLAIN, tools=TOOLS_WHOLE)
+
+
 RESULTS = (ToolResult("first", "Rain  all day"), ToolResult("second", ""))
+
+
 SCHEMA: JSONObject = {"type": "object", "properties": {"city": {"type": "string"}, "sunny": {"type": "boolean"}}}
+
 
 PROMPTS: dict[str, tuple[Prompt, tuple[str, ...]]] = {
     "plain": (
@@ -412,6 +269,8 @@ ASKED = (
     "Extract: Harbour & Sons Ltd. owes Ada 40", "simulate: events=4 in Paris", ' {"simulate": {"events": 4}} in Paris',
     "x" * 395 + " in Paris", "x" * 394 + " in Paris at 7", "Explain rivers.",
 )  # fmt: skip
+
+
 NAMES = (
     "", "city", "cities", "departureCity", "origin_city", "destination", "destinations", "origin", "location2", "Place",
     "town", "address", "addresses", "name", "names", "fullName", "id", "URL", "url", "query", "queries", "unit",
@@ -437,30 +296,6 @@ def arguments() -> str:
 def test_the_answers_are_these_texts(name: str) -> None:
     shown = {"scenarios": scenarios, "texts": texts, "values": values, "arguments": arguments}[name]
     assert shown() == (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
-
-
-def test_words_that_trouble_parsers_are_in_this_order() -> None:
-    assert " ".join(WORDS[:29]) == (
-        "the stream carries many small pieces and each of them arrives in order while others wait a river crosses the"
-        " plain under stone bridges where boats move slowly towards"
-    )
-    assert WORDS[29:] == (
-        "Zürich", "naïve", "façade", "Łódź", "Ελλάδα", "москва", "東京", "서울", "🙂", "👩\u200d🚀", "line\u2028break",
-        'quote"d', "back\\slash", "tab\tbed", "new\nline",
-    )  # fmt: skip
-
-
-def test_prompts_and_answers_are_empty_by_default() -> None:
-    assert Prompt(model="m") == Prompt(
-        model="m", text="", stream=False, tools=(), tool_choice="auto", parallel=True, tool_results=(), rounds=0,
-        schema=None, max_tokens=None, characters=0, array=False, body={},
-    )  # fmt: skip
-    assert Scenario(identity="i", model="m") == Scenario(
-        identity="i", model="m", thinking_pieces=(), redacted=None, text_pieces=(), calls=(), finish="stop",
-        tokens=Tokens(input=0, cached=0, output=0, thinking=0),
-    )  # fmt: skip
-    assert ScriptedCall("1", "f", ("{", "}")).complete
-    assert ScriptedCall("1", "f", ("{", "}")).arguments == "{}"
 
 
 def test_an_error_has_only_a_status_and_a_message_by_default() -> None:

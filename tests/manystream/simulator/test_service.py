@@ -20,6 +20,8 @@ from .in_process import World, head_and_body
 from .raw_client import DIALECTS, body_of, path_of
 
 CHAT = "/v1/chat/completions"
+
+
 OVERLOADED = (
     '{"error":{"message":"The server is overloaded: too many requests are waiting.",'
     '"type":"server_error","param":null,"code":null}}'
@@ -191,106 +193,6 @@ def test_bytes_that_are_no_request_get_this_response() -> None:
         "connection: close"], body,
     )  # fmt: skip
     assert program.ending is Ending.CLOSE
-
-
-def test_the_journal_shows_requests_without_their_keys() -> None:
-    world = World(ServiceSettings(journal=3))
-    headers = {
-        "Authorization": "Bearer s", "authorization": "Bearer s", "proxy-authorization": "s", "x-api-key": "s",
-        "api-key": "s", "x-goog-api-key": "s", "cookie": "s", "x-other": "seen",
-    }  # fmt: skip
-    world.ask("/first", {"a": 1}, headers=headers)
-    world.ask("/second?key=secret&b=1&key=secret", b"\xffnot JSON", headers={})
-    world.ask("/third?monkey=1&x=2", method="GET", headers={})
-    hidden = "[redacted]"
-    expected: list[Any] = [
-        {
-            "method": "POST",
-            "path": "/first",
-            "headers": {
-                "Authorization": "Bearer s", "authorization": hidden, "proxy-authorization": hidden,
-                "x-api-key": hidden, "api-key": hidden, "x-goog-api-key": hidden, "cookie": hidden, "x-other": "seen",
-            },
-            "body": {"a": 1},
-        },
-        {
-            "method": "POST",
-            "path": "/second?key=[redacted]&b=1&key=[redacted]",
-            "headers": {},
-            "body": "\ufffdnot JSON",
-        },
-        {"method": "GET", "path": "/third?monkey=1&x=2", "headers": {}, "body": None},
-    ]  # fmt: skip
-    assert page(world, "/sim/requests") == expected
-    world.ask("/fourth", headers={})
-    assert page(world, "/sim/requests", method="DELETE") == [
-        *expected[1:],
-        {"method": "POST", "path": "/fourth", "headers": {}, "body": None},
-    ]
-    assert page(world, "/sim/requests") == []
-
-
-def test_an_unknown_page_names_the_pages() -> None:
-    program = World().ask("/sim/other", method="GET")
-    lines, body = head_and_body(program)
-    assert lines == ["HTTP/1.1 404 Not Found", "content-type: application/json", "content-length: 116"]
-    pages = ", ".join(f"/sim/{name}" for name in ("requests", "statistics", "batches", "caches", "limits"))
-    assert body == f'{{"error":"no page /sim/other; the pages are {pages}"}}'
-
-
-def test_a_page_of_a_client_that_closes_closes() -> None:
-    assert World().ask("/sim/limits", method="GET", keep=False).ending is Ending.CLOSE
-
-
-NOTHING_CHARGED = {"requests": 0.0, "input_tokens": 0.0, "output_tokens": 0.0, "tokens": 0.0}
-
-
-def test_the_page_of_limits_shows_and_changes_them() -> None:
-    world = World(ServiceSettings(limits=(Limit(requests_per_minute=2), Limit(key="none", concurrent=1))))
-    for _ in range(3):
-        world.ask(CHAT, {**chat(), "max_tokens": 7}, directive="events=5")
-    first = {
-        "limit": "requests-per-minute=2", "accepted": 2, "refused": 1, "refused_by": {"requests": 1},
-        "charged": {"requests": 2.0, "input_tokens": 4.0, "output_tokens": 14.0, "tokens": 14.0},
-    }  # fmt: skip
-    second = {
-        "limit": "key=none concurrent=1", "accepted": 0, "refused": 0, "refused_by": {}, "charged": NOTHING_CHARGED
-    }  # fmt: skip
-    assert page(world, "/sim/limits") == [first, second]
-    changed = page(world, "/sim/limits", ["requests-per-minute=4"], method="PUT")
-    assert changed == [{**first, "limit": "requests-per-minute=4.0"}]
-    assert page(world, "/sim/limits", [], method="PUT") == []
-
-
-def test_a_daily_limit_that_is_added_ends_at_midnight_too() -> None:
-    world = World(ServiceSettings(limits=(Limit(server="gemini", requests_per_minute=9),)))
-    path, body = path_of("gemini"), body_of("gemini")
-    assert status(world.ask(path, body)) == 200
-    page(world, "/sim/limits", ["server=gemini requests-per-day=2"], method="PUT")
-    assert [status(world.ask(path, body)) for _ in range(3)] == [200, 200, 429]
-    midnight = 35_200.0  # the clock starts at 14:13:20 Pacific time
-    world.now = midnight - 1
-    assert status(world.ask(path, body)) == 429
-    world.now = midnight
-    assert status(world.ask(path, body)) == 200
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"a": 1}, "limits: the body must be a JSON array of limits, each as text"),
-        (["requests-per-minute=x"], "limit: requests_per_minute='x': requests_per_minute is a number"),
-        ([1], "limit: '1' is not a limit; write name=value, with a name of: key, model, server, requests_per_second,"
-              " requests_per_minute, requests_per_day, tokens_per_minute, tokens_per_day, input_tokens_per_minute,"
-              " output_tokens_per_minute, concurrent, bucket, by_second"),
-    ],
-)  # fmt: skip
-def test_limits_that_cannot_be_read_change_nothing(body: object, message: str) -> None:
-    world = World(ServiceSettings(limits=(Limit(requests_per_minute=2),)))
-    lines, text = head_and_body(world.ask("/sim/limits", body, method="PUT"))
-    assert lines[0] == "HTTP/1.1 400 Bad Request"
-    assert json.loads(text) == {"error": message}
-    assert world.service.limiter.limits == [Limit(requests_per_minute=2)]
 
 
 # --- limits ---

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -168,3 +171,81 @@ class Day:
                 truth.failed[str(completion.error_category)] += 1
             truth.cost += completion.cost or 0.0
             truth.waited += sum(completion.timings.waited.values())
+
+
+CALLS = 120
+
+
+def traffic(**more: Any) -> ms.Traffic:
+    return ms.Traffic(price=price, **more)
+
+
+def limited(requests: float | None = None, **more: Any) -> ms.Traffic:
+    return traffic(rates={"openai": ms.RateLimit(requests_per_minute=requests, **more)})
+
+
+def route(balance: Any, **more: Any) -> ms.Traffic:
+    return traffic(routes=[ms.Route("chat", ["openai/gpt-5", "openai-1/gpt-5"], balance=balance)], **more)
+
+
+def every(count: int, made: list[Work], **change: Any) -> list[Work]:
+    """Return the works, with every so many one changed."""
+    return [replace(work, **change) if place % count == 0 else work for place, work in enumerate(made)]
+
+
+RATE = {"openai": ["requests-per-minute=200 bucket=1"]}
+
+
+PLAIN = works(CALLS, 5.0)
+
+
+TWO = Day(
+    PLAIN, {"openai": ["requests-per-minute=150 bucket=1"], "openai-1": ["requests-per-minute=90 bucket=2"]},
+    model="chat", hosts=("openai", "openai-1"),
+)  # fmt: skip
+
+
+SESSIONS = [
+    replace(work, session=f"s{place % 20}", gap=0.5 if place >= 20 else 0.0)
+    for place, work in enumerate(works(CALLS, 20.0))
+]
+
+
+SCENARIOS: dict[str, tuple[Day, ms.Traffic, ms.Traffic]] = {
+    "a limit is declared": (Day(PLAIN, RATE), traffic(), limited(150)),
+    "a limit is learned": (Day(PLAIN, RATE), limited(120), traffic()),
+    "tokens are limited": (
+        Day(PLAIN, {"openai": ["tokens-per-minute=150000 bucket=5"]}), limited(tokens_per_minute=80_000), traffic()
+    ),
+    "tenants share": (Day(every(3, works(CALLS, 5.0, tenant="a"), tenant="b"), RATE), traffic(), limited(130)),
+    "priorities": (
+        Day(every(3, works(CALLS, 5.0, priority="batch"), priority="interactive"), RATE), traffic(), limited(130)
+    ),
+    "a route in order": (TWO, route("weighted"), route("order")),
+    "a route to the fastest": (TWO, route("weighted"), route("fastest")),
+    "calls at a time": (Day(PLAIN), traffic(), limited(concurrent=8)),
+    "a server with places": (Day(PLAIN, {"openai": ["concurrent=10"]}), traffic(), limited(concurrent=6)),
+    "a budget": (Day(PLAIN), traffic(), traffic(budgets=[ms.Budget(usd=0.1)])),
+    "sessions": (Day(SESSIONS, RATE), traffic(), limited(120)),
+    "unstreamed": (Day([replace(work, stream=False) for work in PLAIN], RATE), traffic(), limited(150)),
+    "nothing is learned": (Day(PLAIN, RATE), traffic(), traffic(adaptive=False)),
+    "two keys": (Day(PLAIN, {"openai": ["requests-per-minute=60 bucket=1"]}, keys=2), limited(45), traffic()),
+}  # fmt: skip
+"""Scenario → its calls and servers, and the options with which it is recorded and predicted."""
+
+
+@pytest.fixture(scope="module")
+def day_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("whatif") / "day.jsonl"
+    tenants = every(2, works(60, 5.0, tenant="a"), tenant="b")
+    Day(tenants, RATE).run(traffic(), path)
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def written(path: Path, changed: Sequence[object]) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in changed), "utf-8")
+    return path
