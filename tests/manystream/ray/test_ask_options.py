@@ -1,5 +1,6 @@
 """The arguments of `map_batches` without Ray: what is refused on the driver, and where keys may be seen."""
 
+import dataclasses
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -114,6 +115,13 @@ def test_an_unknown_option_is_named() -> None:
 
 
 LIMIT = ms.RateLimit(requests_per_minute=100, tokens_per_minute=10_000, concurrent=9)
+
+
+def test_limits_that_can_be_shared_are_given_to_the_keeper() -> None:
+    rates = {"sim": LIMIT, "*": ms.RateLimit(requests_per_second=5), "sim/m": ms.RateLimit(concurrent=8)}
+    shared = {"sim": dataclasses.replace(LIMIT, concurrent=2), "*": ms.RateLimit(requests_per_second=5)}
+    found = options(traffic=ms.Traffic(rates=rates))["fn_constructor_kwargs"]
+    assert (found["shared"], set(found["traffic"].rates)) == (("keeper", shared), {"sim/m"})
 
 
 @pytest.mark.parametrize("limit", [5, ms.RateLimit(concurrent=3), LIMIT])

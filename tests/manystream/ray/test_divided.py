@@ -6,7 +6,6 @@ import pytest
 
 import manystream as ms
 from manystream.ray.divided import divided
-from tests.manystream.ray.test_ask_options import options
 
 SECRET = "5ecret-5ecret"
 
@@ -22,8 +21,6 @@ def test_actors_share_rates_and_divide_what_cannot_be_shared() -> None:
     part, shared = divided(ms.Traffic(rates=rates, adaptive=False), [PROVIDER], 4)
     assert part == ms.Traffic(rates={"sim/m": ms.RateLimit(concurrent=2)}, adaptive=False)
     assert shared == {"sim": dataclasses.replace(LIMIT, concurrent=2), "*": ms.RateLimit(requests_per_second=5)}
-    found = options(traffic=ms.Traffic(rates=rates))["fn_constructor_kwargs"]
-    assert (found["shared"], set(found["traffic"].rates)) == (("keeper", shared), {"sim/m"})
 
 
 def test_a_limit_for_several_keys_is_divided() -> None:

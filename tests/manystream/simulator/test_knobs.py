@@ -12,9 +12,6 @@ from manystream.simulator import (
     combine,
 )
 from manystream.simulator.knobs import READERS, directive_in_model, directive_in_text, read_directive
-from manystream.simulator.program import Program
-from manystream.simulator.prompt import APIError
-from manystream.simulator.replica import Replica, ReplicaState
 
 FAULTY: list[Knobs] = [
     Knobs(drop=True), Knobs(fail=500), Knobs(cut=0), Knobs(reset=0), Knobs(truncate=0), Knobs(stall=0),
@@ -109,23 +106,6 @@ def test_a_message_holds_a_directive_at_its_start(text: str, directive: str) -> 
 )
 def test_a_model_holds_a_directive_behind_its_kind(model: str, directive: str) -> None:
     assert directive_in_model(model) == directive
-
-
-BOUNDS = "replica: speed is a number above 0, delay one from 0, and fail and slow are from 0 to 1"
-
-
-def calls(replica: Replica, count: int = 20) -> str:
-    """Each call: `x` failed, `s` was slow, `.` was neither."""
-    state, found = ReplicaState(replica, 0.0), ""
-    for _ in range(count):
-        try:
-            answered = state.interrupt(0.0) is None
-        except APIError as failure:
-            found += "x" if (failure.status, failure.message) == (replica.status, "") else "?"
-        else:
-            slow = state.paced(Program([b""], interval=1.0)).interval > 1.0
-            found += "?" if not answered else "s" if slow else "."
-    return found
 
 
 BOUNDS: dict[str, tuple[list[str], list[str]]] = {

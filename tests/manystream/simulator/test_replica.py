@@ -14,7 +14,6 @@ from manystream.simulator import (
 from manystream.simulator.program import Ending, Program
 from manystream.simulator.prompt import APIError
 from manystream.simulator.replica import Outage, Replica, ReplicaState, read_replica
-from tests.manystream.simulator.test_knobs import BOUNDS, calls
 
 from .raw_client import ask, statistics
 
@@ -31,6 +30,23 @@ def test_a_replica_has_these_options_by_default() -> None:
 
 
 OUTAGE = "outage is START-END:KIND in seconds; KIND is 503, hang, close"
+
+
+BOUNDS = "replica: speed is a number above 0, delay one from 0, and fail and slow are from 0 to 1"
+
+
+def calls(replica: Replica, count: int = 20) -> str:
+    """Each call: `x` failed, `s` was slow, `.` was neither."""
+    state, found = ReplicaState(replica, 0.0), ""
+    for _ in range(count):
+        try:
+            answered = state.interrupt(0.0) is None
+        except APIError as failure:
+            found += "x" if (failure.status, failure.message) == (replica.status, "") else "?"
+        else:
+            slow = state.paced(Program([b""], interval=1.0)).interval > 1.0
+            found += "?" if not answered else "s" if slow else "."
+    return found
 
 
 WRONG_REPLICAS: list[tuple[str, str]] = [
