@@ -327,7 +327,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              RESPONSES + "a_repeated_call_is_one_call",
              RESPONSES + "a_final_text_replaces_its_deltas_with_a_warning"),
         _row(90, "an answer of very many choices, blocks or tool calls", "SERVER, with the name of the limit",
-             "no", "no", "providers/limits/test_input_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
+             "no", "no", "providers/wire/test_answer_limits.py::test_exceeding_a_limit_is_an_error_that_names_it",
              "faults/test_resources.py::test_small_parts_cost_a_bounded_amount_whatever_their_number"),
         _row(91, "one event of thousands of parts", "success; delivered in portions, as fast as the consumer reads",
              "yes", "-", "engine/call/test_stream_body.py::test_the_high_water_mark_holds_within_one_event",
@@ -387,7 +387,7 @@ GROUPS: dict[str, tuple[Row, ...]] = {
              "success: the bytes are read, whatever their label", "yes", "-",
              ENVELOPES + "a_body_is_read_in_every_form_with_every_label",
              ENVELOPES + "a_body_is_read_in_every_form_at_every_split",
-             "providers/catalog/test_dialect.py::test_frames_that_are_joined_in_one_event_are_all_read"),
+             "providers/catalog/test_json_stream.py::test_frames_that_are_joined_in_one_event_are_all_read"),
         _row(104, "keep-alives in the form of events: `data: : keepalive`, `data: ping`, `data: null`, with any name",
              "success: they are skipped", "yes", "-", ENVELOPES + "a_body_is_read_in_every_form_with_every_label"),
         _row(105, "an error as a field of a stream (`error: {…}`), or as JSON without `data:`, before an end marker as "
