@@ -13,7 +13,16 @@ import trio
 
 import manystream as ms
 from manystream.batch import count_lines, read_lines
-from manystream.batch.lines import CommonOptions, Line, LineError, read_item, read_line, read_prompt
+from manystream.batch.lines import (
+    CommonOptions,
+    Line,
+    LineError,
+    ModelChoice,
+    OneModel,
+    read_item,
+    read_line,
+    read_prompt,
+)
 from manystream.providers.json.json_values import dumps_text
 
 
@@ -513,3 +522,16 @@ def test_a_wrong_line_is_refused_in_words(value: dict[str, object], words: str) 
         read_form(value, None)
     assert str(caught.value) == words
     assert caught.value.id == (1 if "id" in value and value["id"] == 1 else None)
+
+
+# --- models and lines ---
+
+
+def test_the_model_of_a_line() -> None:
+    rules = (
+        ModelChoice("p"), ModelChoice("p", "all"), ModelChoice("p", default="else"), ModelChoice("p", "all", "else"),
+    )  # fmt: skip
+    assert [(rule("own"), rule(None)) for rule in rules] == [
+        ("p/own", None), ("p/all", "p/all"), ("p/own", "p/else"), ("p/all", "p/all"),
+    ]  # fmt: skip
+    assert [OneModel("route")(named) for named in ("own", None)] == ["route", "route"]
