@@ -249,7 +249,7 @@ class MessagesStream(BlockStream):
     def _open(self, index: int, wire: JSONObject, events: list[Event]) -> None:
         """Begin a block at an index, and end the block that had it before."""
         self.release(index, events)
-        self.latest = index
+        self.latest: int = index
         opened = self.reader.open(wire, events)
         if not isinstance(opened, Placed):
             self.opened[index] = opened
