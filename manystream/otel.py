@@ -140,7 +140,8 @@ class OpenTelemetryObserver(Observer):
             kind=SpanKind.CLIENT,
             attributes=attributes | _request_attributes(start.request, stream=start.stream),
         )
-        self._running[call] = _Running(span, attributes, now := time.perf_counter(), now)
+        now = time.perf_counter()
+        self._running[call] = _Running(span, attributes, now, now)
 
     def attempt_started(self, call: Call, number: int) -> None:
         if number > 1:

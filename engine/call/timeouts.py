@@ -1,7 +1,7 @@
 """The states of a call and its timeouts: which one applies in which state.
 
-An `Attempt` judges the timeouts while it is under way; its call judges them while it
-waits for traffic control, or for the time of a retry.
+An `Attempt` judges the timeouts while it is under way; its call judges them while it waits for traffic control, or for
+the time of a retry.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Intake:
     _seen: LineIds = field(default_factory=LineIds, init=False)
 
     def select(self, number: int, data: bytes) -> Line | None:
-        """Return the line, or None if it is skipped or of another shard. Raises `LineError`."""
+        """Return the line, or None if it is skipped or of another shard. Raises `LineError`. number: from 1."""
         if self.shard is not None and not self.shard.has(number):
             self._note_foreign(number, data)
             return None

@@ -76,7 +76,8 @@ def merged(histograms: Iterable[Mapping[int, int]]) -> Counts:
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Return a percentile of the spans in seconds, by the nearest rank, or None if there are none."""
+    """Return a percentile of the spans in seconds, by the nearest rank, or None if there are none. share:
+    0 to 1."""
     total = sum(counts.values())
     if not total:
         return None

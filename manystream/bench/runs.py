@@ -126,9 +126,12 @@ async def _prepare(engine: Engine, request: Request) -> None:
 
 
 def calibrate(make_provider: Callable[[str], Provider], dialect: str, plan: Plan, seconds: float) -> Calibration | None:
-    """Measure what this client adds at the load of a plan, against the built-in simulator in another process. Returns
-    None if nothing arrived. One process makes the load of one process of the plan, and of a trace the busiest part.
-    What other processes disturb is measured again, up to three times. Raises `KeyboardInterrupt`."""
+    """Measure what this client adds at the load of a plan, against the built-in simulator in another process.
+
+    One process makes the load of one process of the plan, and of a trace the busiest part, for so many seconds. What
+    other processes disturb is measured again, up to three times. Returns None if nothing arrived. Raises
+    `KeyboardInterrupt`.
+    """
     found: Calibration | None = None
     plan = replace(plan, arrivals=plan.arrivals and plan.arrivals.busiest(seconds, plan.seconds))
     for _ in range(CALIBRATIONS):

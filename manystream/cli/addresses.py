@@ -29,8 +29,10 @@ def addresses_in(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def provider_at(url: str, dialect: str, environment: Mapping[str, str]) -> Provider:
-    """Return the provider for a URL. Raises `InvalidRequestError`. If no key is found for a server on this machine, the
-    provider gets the key `any`."""
+    """Return the provider for a URL. If no key is found for a server on this machine, it gets the key `any`.
+
+    dialect: a key of `DIALECT_CLASSES`. Raises `InvalidRequestError`.
+    """
     return with_any_key(located(DIALECT_CLASSES[dialect](base_url=url), environment), url, environment)
 
 

@@ -70,7 +70,10 @@ class AnswerWriter:
                 self._write(index, block.arguments, self._aside, f"tool call {block.name} ")
 
     def finish(self, completion: Completion, *, streamed: bool, cost: Cost | Unpriced | None = None) -> None:
-        """End the last line, and write usage, cost and timings. An incomplete answer has them, too."""
+        """End the last line, and write usage, cost and timings. An incomplete answer has them, too.
+
+        streamed: the answer's events were written before. cost: None to write none.
+        """
         response = completion.response
         if response is not None and not streamed:
             self.show_response(response)

@@ -27,7 +27,10 @@ def check_prices(option: str, *, simulated: bool) -> None:
 
 
 def open_budget(usd: float | None, destination: Destination, table: PriceTable | None) -> BatchBudget | None:
-    """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price."""
+    """Return the budget of a run; None without the option. Raises `CommandError` for a model without a price.
+
+    table: prices of the user's own, which precede those of the list.
+    """
     if usd is None:
         return None
     by_name = {provider.name: provider for provider in destination.providers}
@@ -61,7 +64,7 @@ def budget_notice(budget: BatchBudget, answers: Path) -> str:
 
 
 def budget_report(counters: Counters, total: int | None) -> str:
-    """Return the line that reports a spent budget."""
+    """Return the line that reports a spent budget. total: the lines of the input; None if that is unknown."""
     left = "the other lines are"
     if total is not None:
         left = counted(total - counters.ended, "line is", "lines are")

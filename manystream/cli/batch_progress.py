@@ -134,7 +134,7 @@ class Progress:
 
 
 def summary(counters: Counters, elapsed: float, answers: Path, errors: Path, paint: Paint) -> str:
-    """Return the summary of a run as text of several lines."""
+    """Return the summary of a run as text of several lines. elapsed: in seconds."""
     rate = counters.answered / elapsed if elapsed > 0 else 0.0
     shown = harmless(str(errors))
     lines = [

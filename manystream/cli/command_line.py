@@ -120,8 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _status_of(error: BaseException, name: str) -> int | None:
     """Return the exit status for Ctrl-C, for an engine without a monitor, and for output that cannot be written; None
-    for other errors. 130: Ctrl-C. 141: the process that read the output has ended. 1: another reason, which is
-    reported. The errors may be in a nursery's exception group."""
+    for other errors, which may be in a nursery's exception group.
+
+    130: Ctrl-C. 141: the process that read the output has ended. 1: another reason, which is reported.
+    """
     if isinstance(error, RuntimeError):
         from ..engine.monitor import MonitorError
 

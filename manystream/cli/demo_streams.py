@@ -244,7 +244,10 @@ def shortened(value: object) -> str:
 def plan_streams(
     count: int, dialects: Sequence[str], *, seconds: float, rate: float
 ) -> tuple[list[Counters], list[DemoStream]]:
-    """Make the streams, spread evenly over the dialects, and a `Counters` for each dialect."""
+    """Make the streams, spread evenly over the dialects, and a `Counters` for each dialect.
+
+    seconds: how long each stream takes. rate: its events per second.
+    """
     all_counters = [Counters(dialect) for dialect in dialects]
     events = max(1, round(seconds * rate))
     streams = [

@@ -17,7 +17,7 @@ from .output.errors import CommandError
 def add_number(
     parser: argparse.ArgumentParser, *names: str, kind: type[int] | type[float] = float, zero: bool = False, **more: Any
 ) -> None:
-    """Add an option whose value is a finite number above 0."""
+    """Add an option whose value is a finite number above 0, or 0 as well with `zero`."""
 
     def read(text: str) -> float:
         value = kind(text)

@@ -48,9 +48,6 @@ _SNAKE = re.compile("_([a-z])")
 OPAQUE = frozenset({"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema"})
 """Members whose own members belong to the caller: their names are kept."""
 
-USERS = {"model": "model"}
-"""Role → what it is; any other is the user."""
-
 MODES = {"ANY": "required", "NONE": "none", "AUTO": "auto"}
 
 
@@ -93,10 +90,7 @@ class GeminiWire(GoogleWire):
         if not contents:
             raise APIError(400, "* GenerateContentRequest.contents: contents is not specified")
         _check_contents(contents)
-        last_user, rounds = last_turn(
-            ("tools" if _members(content, "functionResponse") else USERS.get(string(content, "role"), "user"), content)
-            for content in contents
-        )
+        last_user, rounds = last_turn((_kind(content), content) for content in contents)
         calling = mapping(mapping(body, "toolConfig"), "functionCallingConfig")
         allowed = calling.get("allowedFunctionNames")
         choice = MODES.get(string(calling, "mode"), "auto")
@@ -325,6 +319,13 @@ def _check_contents(contents: list[JSONObject]) -> None:
             _check_part(part)
     if calls:
         raise APIError(400, "Please ensure that function call turn comes immediately before a function response turn.")
+
+
+def _kind(content: JSONObject) -> str:
+    """What a content is to `last_turn`. Any role but the model's is the user's."""
+    if _members(content, "functionResponse"):
+        return "tools"
+    return "model" if string(content, "role") == "model" else "user"
 
 
 def _check_part(part: JSONObject) -> None:

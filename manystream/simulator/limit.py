@@ -74,5 +74,7 @@ WINDOWS = {name: (name.partition("_per_")[0], SECONDS[name.rpartition("_")[2]]) 
 
 def read_limit(text: str) -> Limit:
     """A limit from text: `name=value` pairs, separated by spaces or commas. Raises `KnobError`."""
-    options = read_options("limit", text.strip() or "=", readers_of(Limit), called="a limit")
+    options = read_options("limit", text, readers_of(Limit), called="a limit")
+    if not options:
+        raise KnobError(f"limit: {text!r} is not a limit; write name=value, with a name of: {', '.join(DEFAULTS)}")
     return Limit(**dict(options))  # type: ignore[arg-type]

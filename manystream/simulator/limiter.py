@@ -131,7 +131,7 @@ class Limiter:
 
     def change(self, limits: Sequence[Limit], now: float, wall: float) -> None:
         """Replace the limits. A limit for the same key, model and server keeps its counts, and its levels in
-        proportion; its running calls go on."""
+        proportion; its running calls go on. now: a monotonic clock. wall: Unix time."""
         before: dict[tuple[str, str, str], list[Limit]] = {}
         for limit in self._limits:
             before.setdefault((limit.key, limit.model, limit.server), []).append(limit)
@@ -155,7 +155,10 @@ class Limiter:
         return found
 
     def accept(self, dialect: str, key: str, usage: Usage, now: float, wall: float) -> Ticket | None:
-        """Charge a request to all limits that cover it. None: no limit does. Raises `APIError` if one has no room."""
+        """Charge a request to all limits that cover it. None: no limit does. Raises `APIError` if one has no room.
+
+        now: a monotonic clock. wall: Unix time.
+        """
         shares = [
             self._share(limit, dialect, key, usage, now, wall)
             for limit in self._limits

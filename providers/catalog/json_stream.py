@@ -2,6 +2,9 @@
 
 It reads what servers and gateways of every dialect put beside those objects: the end marker of Chat Completions,
 keep-alives in place of comments, errors as text, JSON without `data:` before it, and data that cannot be read.
+
+An answer in the form of another API comes from a base URL that belongs to that one, or from a gateway that passes it on
+as it is. Nothing in it is read, and no further attempt brings another form.
 """
 
 from __future__ import annotations

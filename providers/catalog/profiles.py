@@ -339,6 +339,10 @@ RESPONSES_ROWS: tuple[Profile, ...] = (
     # nothing else shows that a Responses stream is complete.
     _responses("openai-compatible", "responses-compatible", ("openai",), _STRICT),
     _responses("azure", aliases=("azure",), quirks=replace(_STRICT_OPENAI, auth_header="api-key")),
+)
+"""OpenAI's Responses: `responses-compatible` is for unknown servers."""
+
+OTHER_RESPONSES_ROWS: tuple[Profile, ...] = (
     _responses("bedrock-mantle", "bedrock-responses", ("bedrock",), _STRICT),
     _responses("openrouter", quirks=Quirks(session=SessionField(header="x-session-id"))),
     _responses("vercel-gateway", "vercel-responses", ("vercel",)),
@@ -347,7 +351,7 @@ RESPONSES_ROWS: tuple[Profile, ...] = (
     _responses("github-copilot", quirks=Quirks(headers=_COPILOT_HEADERS)),
     _responses("huggingface"),
 )
-"""Providers that speak OpenAI's Responses as well. `responses-compatible` is for unknown servers."""
+"""Providers that speak Responses as well as Chat Completions."""
 
 
 def _own_router(header: str) -> SessionField:
@@ -481,7 +485,7 @@ PROMPT_ROWS: tuple[Profile, ...] = (
 """Servers of the dialects that take a prompt."""
 
 PROFILES: tuple[Profile, ...] = (
-    *OPENAI_ROWS, *RESPONSES_ROWS[:3], *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *RESPONSES_ROWS[3:], *LOCAL_ROWS,
+    *OPENAI_ROWS, *RESPONSES_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *OTHER_RESPONSES_ROWS, *LOCAL_ROWS,
     *PROMPT_ROWS,
 )  # fmt: skip
 """Every known provider. If two rows match a name, an address or a key, the first one is used: that for Chat

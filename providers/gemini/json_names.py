@@ -1,5 +1,5 @@
 """Names of members as google-genai's callers write them → as they are on the wire; OpenAPI's form of a schema → JSON
-Schema.
+Schema; and the members of a part that are not content. They stay with the block, in its `state`.
 
 Some gateways answer with these names as well.
 """

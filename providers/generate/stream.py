@@ -1,4 +1,7 @@
-"""The stream machine of the three dialects: converts server-sent events to the library's eight events."""
+"""The stream machine of the three dialects: converts server-sent events to the library's eight events.
+
+An unstreamed answer goes through the same machine, so a streamed answer and a whole one cannot differ.
+"""
 
 from __future__ import annotations
 

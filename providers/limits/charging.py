@@ -1,4 +1,5 @@
-"""How each provider counts a request against its limits, as one row of data per provider."""
+"""How each provider counts a request against its limits, as one row of data per provider, and which of its models share
+them."""
 
 from __future__ import annotations
 

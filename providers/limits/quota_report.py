@@ -1,4 +1,8 @@
-"""What one response reports about the provider's limits, as one value for all dialects."""
+"""What one response reports about the provider's limits, as one value for all dialects.
+
+Each dialect's `rate_limits.py` looks first for codes and words that name a limit, and calls `refusal_of` for all other
+errors.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values that differ in every chunk of a chat stream: token reports and log probabilities.
+"""The values that differ in every chunk of a chat stream, token reports and log probabilities; members of messages.
 
 A chunk that matches the template has them as JSON text, which is kept until it is needed: only the last token report is
 converted, and log probabilities are several times as large when they are parsed.
