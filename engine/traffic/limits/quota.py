@@ -421,6 +421,7 @@ class Quota:
         if accepted:
             report = self._without_refuted(report, permit)
             self._answered += 1
+            self._drop_exceeded(now)
         self._read(report, permit, now)
         self._accept(permit, now)
 
@@ -538,20 +539,14 @@ class Quota:
                 self._read_limit(limit, permit, now)
 
     def _read_limit(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
-        reported = self.reported.get(limit.name)
         if limit.name in self._per_second:
             limit = replace(limit, window=SECOND)
-        if limit.unit is Unit.REQUESTS:
-            number, (since, before) = (
-                (limit.limit, self._begun) if reported is None else (reported.limit, reported.begun)
-            )
-            windows = 1.0 + max(0.0, now - since) / limit.window
-            if self._answered - before > EXCEEDED * (number or 0.0) * windows:
-                self.reported.pop(limit.name, None)
-                if limit.window == MINUTE:
-                    self._per_second.add(limit.name)
-                    self._read_limit(limit, permit, now)
-                return
+        is_new = limit.unit is Unit.REQUESTS and limit.name not in self.reported
+        if is_new and self._is_exceeded(limit.limit or 0.0, limit.window, self._begun, now):
+            if limit.window == MINUTE:
+                self._per_second.add(limit.name)
+                self._read_limit(limit, permit, now)
+            return
         self._read_number(limit, permit, now)
         reported = self.reported[limit.name]
         if limit.reset and not reported.declared and reported.window < LONG_WINDOW:
@@ -562,6 +557,20 @@ class Quota:
                 if bucket is not None and bucket.rate >= reported.rate:
                     level = min(cost, bucket.capacity) - bucket.rate * max(limit.reset, 0.0)
                     bucket.level = max(bucket.fill(now), level)
+
+    def _drop_exceeded(self, now: float) -> None:
+        """Forget the reported limits of requests that the server exceeds, also with answers that report nothing."""
+        for name, reported in [*self.reported.items()]:
+            if reported.unit is not Unit.REQUESTS or reported.declared:
+                continue
+            if self._is_exceeded(reported.limit, reported.window, reported.begun, now):
+                del self.reported[name]
+                if reported.window == MINUTE:
+                    self._per_second.add(name)
+
+    def _is_exceeded(self, number: float, window: float, begun: tuple[float, int], now: float) -> bool:
+        since, before = begun
+        return self._answered - before > EXCEEDED * number * (1.0 + max(0.0, now - since) / window)
 
     def _read_number(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         reported, age, rate = self.reported.get(limit.name), now - permit.sent_at, (limit.limit or 0.0) / limit.window

@@ -319,6 +319,17 @@ async def test_answers_with_a_tiny_limit_hold_no_batch(
     assert trio.current_time() < 10
 
 
+@pytest.mark.parametrize("at", range(8))
+def test_answers_that_report_nothing_refute_a_tiny_limit(at: int) -> None:
+    """Of calls that are sent together, one answer reports a limit: whichever comes first, the others refute it."""
+    quota = Quota(Charging())
+    calls = [send(quota, 0) for _ in range(8)]
+    limit = ReportedLimit("requests", Unit.REQUESTS, MINUTE, 1, 0)
+    for number, call in enumerate(calls):
+        quota.confirm(call, QuotaReport((limit,)) if number == at else QuotaReport(), 0.1)
+    assert quota.reported == {}
+
+
 @pytest.mark.parametrize("reports", [True, False])
 async def test_a_limit_of_one_a_minute_that_is_true_holds(reports: bool, autojump_clock: MockClock) -> None:
     def form(server: Limited) -> str:
