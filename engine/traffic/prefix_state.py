@@ -193,6 +193,8 @@ class PrefixState(Generic[CallT]):
         """Forget a call that has ended, or failed before the server said anything. Another one writes, then."""
         self.waiting.pop(call, None)
         self._out.pop(call, None)
+        if self.writer is call:
+            self.writer = None  # the prefix is known for long, and a call holds its request
         if self.phase is WRITING and not self._out:
             self.phase = COLD
 

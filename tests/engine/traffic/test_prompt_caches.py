@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
+from manystream.engine.traffic.prompt_caches import CachedAdmission
 from manystream.http_server import HTTPRequest
 from manystream.simulator.knobs import Knobs
 from manystream.simulator.program import Program
@@ -105,6 +107,16 @@ async def test_calls_that_never_wait(autojump_clock: MockClock) -> None:
         assert later.cache is not None
         assert (later.cache.waited, later.cache.written) == (0, 0)
         assert (later.cache.read or 0) > 1024
+
+
+async def test_a_known_prefix_keeps_no_request_in_memory(autojump_clock: MockClock) -> None:
+    async with opened() as (engine, _):
+        for number in range(3):
+            done = await engine.start_stream(request("task", rules=f"{number} {RULES}")).wait()
+            assert done.success
+        del done
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, CachedAdmission)]
 
 
 async def test_without_warm_nobody_waits(autojump_clock: MockClock) -> None:
