@@ -22,6 +22,7 @@ from ..engine.request.credentials import is_loopback, why_no_key
 from ..engine.request.value_rules import PATH, SECONDS
 from ..http_server import HTTPRequest, HTTPServer
 from ..providers.catalog.selection import configured, select
+from ..providers.json.exact_numbers import UnwritableError
 from ..providers.json.json_values import JSON, MalformedJSONError
 from ..providers.model.options import Priority, PriorityName
 from ..providers.model.request import RequestOptions, Tags
@@ -378,6 +379,8 @@ class Gateway:
             raise Refusal(endpoint.dialect, status, str(error)) from None
         except MalformedJSONError:
             raise Refusal(endpoint.dialect, 400, "the request's body is not a JSON object") from None
+        except UnwritableError as error:
+            raise Refusal(endpoint.dialect, 400, f"the request's body cannot be written again: {error}") from None
         except (EngineClosedError, TooManyCallsError) as error:
             raise Refusal(endpoint.dialect, 503, str(error)) from None
 

@@ -7,6 +7,7 @@ forgotten is told so by the error of the service, on which it sends all of it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import time
@@ -29,6 +30,7 @@ from ..http_server import (
 )
 from ..providers.catalog.dialect import StreamMachine, TurnError
 from ..providers.catalog.registry import DIALECTS
+from ..providers.json.exact_numbers import UnwritableError
 from ..providers.json.json_values import (
     JSON,
     JSONObject,
@@ -84,8 +86,8 @@ class Chain:
     base: str | None = None
 
     def then(self, answer: str, items: list[JSON]) -> Chain:
-        """Return the conversation with more items."""
-        return Chain(answer, (*self.items, dumps(items)[1:-1]) if items else self.items, self.base)
+        """Return the conversation with more items. Raises `UnwritableError` for those that no body could hold."""
+        return Chain(answer, (*self.items, dumps([items])[2:-2]) if items else self.items, self.base)
 
 
 class ChainMemory:
@@ -290,13 +292,18 @@ class SocketTurn:
             text: JSONObject = {"message": string(members, "message") or string(members, "error") or ""}
             error = mapping(members, "error") or members | text
             read = error_from_object(error, http_status=0, body=event)
-            return dumps({"type": kind, "status": STATUS[read.category], **members, "error": text | error})
+            with contextlib.suppress(UnwritableError):
+                return dumps({"type": kind, "status": STATUS[read.category], **members, "error": text | error})
+            return event
         if kind != "response.completed" or self.is_steered:
             memory.forget(self._socket, self.stream)
             return event
         output = items(response, "output") or self._items
         sent_again = [each for each in output if self._is_stored or not _is_lost(each)]
-        memory.keep(self._socket, self.stream, chain.then(string(response, "id") or "", sent_again))
+        try:
+            memory.keep(self._socket, self.stream, chain.then(string(response, "id") or "", sent_again))
+        except UnwritableError:
+            memory.forget(self._socket, self.stream)
         return event
 
 
@@ -348,7 +355,10 @@ class ResponsesSocket(WebSocket):
         if fault is not None:
             self.refuse(400, *fault)
         elif kind == "response.steer":
-            self._steer(members)
+            try:
+                self._steer(members)
+            except UnwritableError as error:
+                self.refuse(400, "invalid_request_error", f"the message cannot be passed on: {error}")
         elif len(sizes) >= MOST_WAITING or sum(sizes) > WAITING_BYTES:
             self.close(POLICY, "too many turns wait: send one when another has ended")
         else:
@@ -393,7 +403,11 @@ class ResponsesSocket(WebSocket):
         own: list[JSON] = [{"role": "user", "content": given}] if isinstance(given, str) else items(members, "input")
         known = self.gateway.chains.find(self, previous)
         is_stored = members.get("store") is not False
-        chain = (known or Chain("", (), previous)).then("", own)
+        try:
+            chain = (known or Chain("", (), previous)).then("", own)
+        except UnwritableError as error:
+            self.refuse(400, "invalid_request_error", f"the input cannot be passed on: {error}")
+            return
         turn = self.turns[stream] = SocketTurn(self, stream, chain, UpstreamTurn(own, previous), is_stored=is_stored)
         self.begin()
         try:
@@ -409,6 +423,8 @@ class ResponsesSocket(WebSocket):
         except BadRequest as refusal:
             hint = refusal.retry_after_ms if isinstance(refusal, Refusal) else -1
             turn.fail(DIALECT, refusal.status, refusal.message, "refused", hint)
+        except UnwritableError as error:
+            turn.fail(DIALECT, 400, f"the message cannot be passed on: {error}", "refused", -1)
 
     def _steer(self, members: JSONObject) -> None:
         """Pass an input on for an answer that is under way over a WebSocket to the provider."""

@@ -294,6 +294,23 @@ async def test_what_cannot_be_sent_again_is_left_out(upstream: Upstream) -> None
     assert sent[1::2] == [[None, "rs_b", "msg_1", None], [None, "rs_a", "rs_b", "msg_3", None]]
 
 
+@pytest.mark.parametrize("kind", ["response.completed", "error"])
+async def test_an_event_that_is_nested_deeply_is_passed_on(upstream: Upstream, kind: str) -> None:
+    deep = b"[" * 300 + b"]" * 300
+    event = answered(1)[-1].replace(b'"output": [', b'"output": [{"x": ' + deep + b"}, ", 1)
+    assert deep in event
+    if kind == "error":
+        event = b'event: error\ndata: {"type": "error", "message": "no", "x": ' + deep + b"}\n\n"
+
+    async def script(line: Line) -> None:
+        while await line.request():
+            await line.send(STREAM_HEAD.encode() + chunked(event))
+
+    async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
+        for _ in range(2):
+            assert (await client.ask("One"))[-1]["type"] == kind
+
+
 async def test_an_answer_of_the_provider_s_is_continued(upstream: Upstream) -> None:
     async with open_peer(upstream.script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         one = await client.ask("One", previous_response_id="resp_kept")
@@ -544,7 +561,11 @@ async def test_a_client_that_reads_no_errors_is_dropped(url: str, message: bytes
 BODIES: list[tuple[str, str]] = [
     ("large numbers", f'{{"type":"response.create","model":"m","input":"x","metadata":{{"n":{2**70}}}}}'),
     ("half a pair", '{"type":"response.create","model":"m","input":"\\ud83d"}'),
-    ("deep", f'{{"type":"response.create","model":"m","input":{"[" * 2000 + "]" * 2000}}}'),
+    *((f"deep {depth}", f'{{"type":"response.create","model":"m","input":{"[" * depth + "]" * depth}}}')
+      for depth in (252, 253, 254, 255, 300, 1000, 2000)),
+    ("deep elsewhere", f'{{"type":"response.create","model":"m","input":"x","metadata":{"[" * 300 + "]" * 300}}}'),
+    ("deep model", f'{{"type":"response.create","generate":false,"model":{"[" * 300 + "]" * 300}}}'),
+    ("deep text for an answer", f'{{"type":"response.steer","input":{"[" * 300 + "]" * 300}}}'),
     ("deeper", f'{{"type":"response.create","model":"m","input":{"[" * 100_000 + "]" * 100_000}}}'),
     ("twice", '{"type":"response.create","type":"response.create","model":"m","input":"x","input":"y"}'),
 ]  # fmt: skip
