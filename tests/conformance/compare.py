@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import manystream as ms
-from manystream.providers.json.json_values import JSON
 
 from .corpus import Case
 from .exchange import CallRecord, without_made_ids
@@ -57,11 +56,11 @@ def differences(case: Case, ours: Outcome, reference: Outcome) -> list[Differenc
     return found
 
 
-def _calls(calls: list[Call]) -> list[tuple[str | None, str, JSON]]:
+def _calls(calls: list[Call]) -> list[tuple[str | None, str, ms.JSON]]:
     return [(call.id, call.name, call.arguments) for call in calls]
 
 
-def _without_nulls(usage: JSON) -> JSON:
+def _without_nulls(usage: ms.JSON) -> ms.JSON:
     """Remove the null members: null and absent mean the same, and the reference keeps both forms."""
     if isinstance(usage, dict):
         return {key: _without_nulls(value) for key, value in usage.items() if value is not None}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manystream.providers.json.json_values import JSON, JSONObject
+import manystream as ms
 
 DIALECT_FOLDERS: dict[str, str] = {
     "openai_chat": "openai-chat", "openai_responses": "openai-responses", "anthropic": "anthropic", "gemini": "gemini",
@@ -39,7 +39,7 @@ class Case:
     headers: tuple[tuple[str, str], ...]
     stream: bool
     body: bytes
-    reference: JSONObject
+    reference: ms.JSONObject
 
     @property
     def text(self) -> str:
@@ -64,8 +64,8 @@ def read_corpus(folder: Path, names: Sequence[str] = ()) -> list[Case]:
 
 
 def _read(body: Path, stem: str, dialect: str) -> Case:
-    metadata: JSONObject = json.loads((body.parent / f"{stem}.json").read_text("utf-8"))
-    reference: JSONObject = json.loads((body.parent / f"{stem}.expect.json").read_text("utf-8"))
+    metadata: ms.JSONObject = json.loads((body.parent / f"{stem}.json").read_text("utf-8"))
+    reference: ms.JSONObject = json.loads((body.parent / f"{stem}.expect.json").read_text("utf-8"))
     tags = metadata.get("tags")
     status = metadata.get("http_status")
     assert isinstance(tags, list)
@@ -78,6 +78,6 @@ def _read(body: Path, stem: str, dialect: str) -> Case:
     )  # fmt: skip
 
 
-def _headers(recorded: JSON) -> tuple[tuple[str, str], ...]:
+def _headers(recorded: ms.JSON) -> tuple[tuple[str, str], ...]:
     headers = recorded if isinstance(recorded, dict) else {}
     return tuple((name, str(value)) for name, value in headers.items() if name.lower() not in NOT_SENT_AGAIN)

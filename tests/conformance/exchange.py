@@ -11,7 +11,6 @@ import trio
 
 import manystream as ms
 from manystream.providers.catalog.profiles import profile_by_name
-from manystream.providers.catalog.provider import Provider
 from tests.support.event_order import OrderChecker, OrderError
 
 from .corpus import Case
@@ -24,7 +23,7 @@ AT_ONCE = 24
 CALL_SECONDS = 120.0
 """The timeout of each call, in seconds. The server sends each response at once."""
 
-PROVIDERS: dict[str, type[Provider]] = {
+PROVIDERS: dict[str, type[ms.Provider]] = {
     "openai-chat": ms.OpenAIChat, "openai-responses": ms.OpenAIResponses, "anthropic": ms.Anthropic,
     "gemini": ms.Gemini, "gemini-interactions": ms.GeminiInteractions,
 }  # fmt: skip
@@ -76,7 +75,7 @@ class DefectLog(logging.Handler):
         return taken
 
 
-def provider_for(dialect: str, server: str, base_url: str = "http://127.0.0.1:9") -> Provider:
+def provider_for(dialect: str, server: str, base_url: str = "http://127.0.0.1:9") -> ms.Provider:
     """Return the provider that a program would configure for this kind of server."""
     known = PROFILE_OF_SERVER.get((dialect, server), server.partition("/")[0])
     profile = known if profile_by_name(known, dialect) is not None else None

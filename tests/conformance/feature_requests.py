@@ -12,8 +12,7 @@ from typing import Any
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSON, loads_object
-from manystream.providers.model.messages import ProviderState
+from manystream.providers.json.json_values import loads_object
 
 from .exchange import PROVIDERS
 
@@ -29,7 +28,7 @@ MEMBERS_NAMED = 3
 """The maximum size of an object that is shown in full."""
 
 WEATHER = ms.Tool("weather", "The weather in a city.", {"type": "object", "properties": {"city": {"type": "string"}}})
-SCHEMA: dict[str, JSON] = {
+SCHEMA: dict[str, ms.JSON] = {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False,
 }  # fmt: skip
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -89,7 +88,7 @@ OPTION_ROWS: tuple[RequestRow, ...] = (
     RequestRow("`extra_body`", {"extra_body": {"anything": 1}}),
 )  # fmt: skip
 
-FOREIGN_THINKING = ms.Thinking("Hm.", "sig", ProviderState("other", {}))
+FOREIGN_THINKING = ms.Thinking("Hm.", "sig", ms.ProviderState("other", {}))
 
 CONTENT_ROWS: tuple[RequestRow, ...] = (
     RequestRow(
@@ -120,13 +119,13 @@ CONTENT_ROWS: tuple[RequestRow, ...] = (
 )  # fmt: skip
 
 OWN_THINKING: dict[str, ms.Thinking] = {
-    "openai-chat": ms.Thinking("Hm.", state=ProviderState("openai-chat", {"reasoning_member": "reasoning"})),
+    "openai-chat": ms.Thinking("Hm.", state=ms.ProviderState("openai-chat", {"reasoning_member": "reasoning"})),
     "openai-responses": ms.Thinking(
-        "Hm.", state=ProviderState("openai-responses", {"id": "rs_1", "summary": [], "encrypted_content": "opaque"})
+        "Hm.", state=ms.ProviderState("openai-responses", {"id": "rs_1", "summary": [], "encrypted_content": "opaque"})
     ),
     "anthropic": ms.Thinking("Hm.", "sig"),
-    "gemini": ms.Thinking("Hm.", "sig", ProviderState("google", {"thought": True, "thoughtSignature": "sig"})),
-    "gemini-interactions": ms.Thinking("Hm.", "sig", ProviderState("google-interactions", {})),
+    "gemini": ms.Thinking("Hm.", "sig", ms.ProviderState("google", {"thought": True, "thoughtSignature": "sig"})),
+    "gemini-interactions": ms.Thinking("Hm.", "sig", ms.ProviderState("google-interactions", {})),
 }
 OWN_BLOCK: dict[str, ms.ProviderBlock] = {
     "openai-chat": ms.ProviderBlock("openai-chat", {"type": "x"}),
@@ -153,11 +152,11 @@ def cell(row: RequestRow, dialect: str) -> str:
     return "; ".join(part for part in (shown or ("" if said else LEFT_OUT), said and f"warns: {said}") if part)
 
 
-def _encoded(options: dict[str, Any], dialect: str, *, thinking: bool) -> tuple[JSON, list[str]]:
+def _encoded(options: dict[str, Any], dialect: str, *, thinking: bool) -> tuple[ms.JSON, list[str]]:
     return _wire(options, dialect, (THINKING_MODELS if thinking else MODELS)[dialect])
 
 
-def _wire(options: dict[str, Any], dialect: str, model: str) -> tuple[JSON, list[str]]:
+def _wire(options: dict[str, Any], dialect: str, model: str) -> tuple[ms.JSON, list[str]]:
     provider = PROVIDERS[dialect]("key")
     request = replace(ms.Request(model, [ASK]), **options)
     wire = DIALECTS[dialect].encode(request, model, provider, stream=False)
@@ -194,7 +193,7 @@ def _plain(text: str) -> str:
     return text.replace("|", "/").replace("\n", " ")
 
 
-def _differences(base: JSON, body: JSON, path: str) -> Iterator[str]:
+def _differences(base: ms.JSON, body: ms.JSON, path: str) -> Iterator[str]:
     """Yield the members that the body has in addition, or with another value."""
     if isinstance(base, dict) and isinstance(body, dict):
         for name, value in body.items():
@@ -212,7 +211,7 @@ def _differences(base: JSON, body: JSON, path: str) -> Iterator[str]:
         yield path if isinstance(body, dict) else f"{path}: {_short(body)}"
 
 
-def _list_differences(base: Sequence[JSON], body: Sequence[JSON], path: str) -> Iterator[str]:
+def _list_differences(base: Sequence[ms.JSON], body: Sequence[ms.JSON], path: str) -> Iterator[str]:
     # Find inserted items at any position: skip an item that the other list contains, too.
     added = [item for item in body if item not in base]
     removed = [item for item in base if item not in body]
@@ -225,11 +224,11 @@ def _list_differences(base: Sequence[JSON], body: Sequence[JSON], path: str) -> 
             yield from _named(item, f"{path}[]")
 
 
-def _same_kind(one: JSON, other: JSON) -> bool:
+def _same_kind(one: ms.JSON, other: ms.JSON) -> bool:
     return isinstance(one, dict) and isinstance(other, dict) and one.get("type") == other.get("type")
 
 
-def _named(value: JSON, path: str) -> Iterator[str]:
+def _named(value: ms.JSON, path: str) -> Iterator[str]:
     """Yield a new member, down to the first level with a meaningful value."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         yield f"{path}: {value['type']}"
@@ -242,6 +241,6 @@ def _named(value: JSON, path: str) -> Iterator[str]:
         yield path
 
 
-def _short(value: JSON) -> str:
+def _short(value: ms.JSON) -> str:
     text = str(value) if not isinstance(value, bool) else str(value).lower()
     return text if len(text) <= 24 else text[:24] + "…"

@@ -16,8 +16,6 @@ from pathlib import Path
 import manystream as ms
 from manystream.providers.catalog.profiles import DEFAULT_PROFILES, PROFILES
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.request import ThinkingLevel
-from manystream.providers.wire.quirks import Quirks
 
 from .exchange import PROVIDERS
 from .feature_requests import CONTENT_ROWS, LEFT_OUT, OPTION_ROWS, RequestRow, cell, encoded_members
@@ -189,12 +187,12 @@ def _support(found: str) -> str:
 def _levels() -> list[str]:
     return _table(
         ["Model", "Level", "Members of the body"],
-        ([f"`{model}`" if level is ThinkingLevel.NONE else "", f"`{level.name}`", _level(dialect, model, level)]
-        for dialect, model in LEVEL_MODELS for level in ThinkingLevel),
+        ([f"`{model}`" if level is ms.ThinkingLevel.NONE else "", f"`{level.name}`", _level(dialect, model, level)]
+        for dialect, model in LEVEL_MODELS for level in ms.ThinkingLevel),
     )  # fmt: skip
 
 
-def _level(dialect: str, model: str, level: ThinkingLevel) -> str:
+def _level(dialect: str, model: str, level: ms.ThinkingLevel) -> str:
     return encoded_members(dialect, model, {"thinking": level})
 
 
@@ -216,10 +214,10 @@ def _profiles() -> list[str]:
 
 
 def _profile(row: ms.Profile) -> list[str]:
-    plain = Quirks()
+    plain = ms.Quirks()
     quirks = [
         f"`{name}={value!r}`".replace("|", "/")
-        for name in Quirks.__dataclass_fields__
+        for name in ms.Quirks.__dataclass_fields__
         if (value := getattr(row.quirks, name)) != getattr(plain, name)
     ]
     keys = ", ".join(f"`{name}`" for name in (*row.key_variables, *row.token_variables))

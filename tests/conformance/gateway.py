@@ -25,8 +25,7 @@ from google import genai
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import ErrorEvent
-from manystream.serve import Gateway, open_gateway
+from manystream.serve import Gateway
 from manystream.transport.sse import SSEParser
 
 from .corpus import Case, read_corpus
@@ -133,7 +132,7 @@ def has_no_end(case: Case) -> bool:
     events = [event for name, data in parser.feed(case.body) for event in machine.feed(name, data)]
     events += [event for name, data in parser.end() for event in machine.feed_last(name, data)]
     last = [*events, *machine.end()][-1]
-    return isinstance(last, ErrorEvent) and last.error.category is ms.ErrorCategory.NETWORK
+    return isinstance(last, ms.ErrorEvent) and last.error.category is ms.ErrorCategory.NETWORK
 
 
 def _same(expected: tuple[Any, ...], got: tuple[Any, ...], *, no_end: bool) -> bool:
@@ -158,7 +157,7 @@ async def compare(cases: Sequence[Case], seed: int = SEED) -> list[str]:
         providers = [kind("key", urls[name], name=name) for name, kind in PROVIDERS.items()]
         async with (
             ms.open_engine(providers, retry=ms.Retry(max_attempts=1), proxy="") as engine,
-            open_gateway(engine, keep_alive=math.inf) as gateway,
+            ms.open_gateway(engine, keep_alive=math.inf) as gateway,
         ):
             async with trio.open_nursery() as clients:
                 for place in range(len(plan)):

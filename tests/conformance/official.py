@@ -26,6 +26,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsBas
 from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
+import manystream as ms
 from manystream.providers.anthropic.arguments import HEADERS as ANTHROPIC_HEADERS
 from manystream.providers.anthropic.blocks import OPENERS
 from manystream.providers.anthropic.response import FINISH_REASONS as ANTHROPIC_REASONS
@@ -39,7 +40,6 @@ from manystream.providers.gemini_interactions.steps import OPENERS as STEP_OPENE
 from manystream.providers.gemini_interactions.stream import DELTAS as STEP_DELTAS
 from manystream.providers.gemini_interactions.stream import EVENTS as INTERACTIONS_EVENTS
 from manystream.providers.gemini_interactions.stream import FINISH_REASONS as INTERACTIONS_REASONS
-from manystream.providers.model.events import FinishReason
 from manystream.providers.openai.chat.answer import CHUNK_MEMBERS, MESSAGE_METHODS
 from manystream.providers.openai.responses.items import CALL_KINDS
 from manystream.providers.openai.responses.stream import EVENTS as RESPONSES_EVENTS
@@ -185,8 +185,8 @@ def _request(title: str, parameters: Any, dialect: str) -> Wire:
     return Wire(title, sorted(hints), what)
 
 
-def _reason(table: dict[str, FinishReason], name: str) -> str:
-    return f"`FinishReason.{table.get(name, FinishReason.UNKNOWN).name}`"
+def _reason(table: dict[str, ms.FinishReason], name: str) -> str:
+    return f"`FinishReason.{table.get(name, ms.FinishReason.UNKNOWN).name}`"
 
 
 def _kinds(union: Any, member: str = "type") -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import manystream as ms
-from manystream.providers.json.json_values import JSON, JSONObject, MalformedJSONError, loads, mapping, objects, string
+from manystream.providers.json.json_values import MalformedJSONError, loads, mapping, objects, string
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class Call:
 
     id: str | None
     name: str
-    arguments: JSON
+    arguments: ms.JSON
 
 
 @dataclass(slots=True)
@@ -43,13 +43,13 @@ class Outcome:
     redacted: list[str] = field(default_factory=list[str])
     calls: list[Call] = field(default_factory=list[Call])
     finish_reason: str | None = None
-    usage: JSON = None
+    usage: ms.JSON = None
     model: str | None = None
     refusal: str = ""
     error: Failure | None = None
 
 
-def arguments_of(text: str) -> JSON:
+def arguments_of(text: str) -> ms.JSON:
     """Return arguments as JSON: the empty object for empty text, and the text itself if it is not JSON."""
     if not text.strip():
         return {}
@@ -111,7 +111,7 @@ def _add_state(outcome: Outcome, block: ms.Block, dialect: str) -> None:
         _add_details(outcome, _state(block))
 
 
-def _add_details(outcome: Outcome, state: JSONObject) -> None:
+def _add_details(outcome: Outcome, state: ms.JSONObject) -> None:
     """Add the signed and the encrypted items of OpenRouter's `reasoning_details` (OpenAI Chat)."""
     for detail in objects(state, "reasoning_details"):
         signature, data = string(detail, "signature"), string(detail, "data")
@@ -121,7 +121,7 @@ def _add_details(outcome: Outcome, state: JSONObject) -> None:
             outcome.redacted.append(data)
 
 
-def _state(block: ms.Block) -> JSONObject:
+def _state(block: ms.Block) -> ms.JSONObject:
     if isinstance(block, ms.ProviderBlock):
         return block.data
     if isinstance(block, ms.RedactedThinking | ms.ToolResult):

@@ -20,9 +20,7 @@ from typing import Any
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSONObject, MalformedJSONError, loads_object, objects, string
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.response import Response
+from manystream.providers.json.json_values import MalformedJSONError, loads_object, objects, string
 from manystream.providers.wire.accumulate import FINAL_TEXT_WINS
 from manystream.transport.sse import BARE_LINES, SSEParser
 
@@ -75,20 +73,20 @@ def _compare_restated(case: Case, report: PairReport) -> None:
     report.restated += 1
     try:
         whole = dialect.decode(body, provider, counting_ids())
-    except ProviderError as error:
+    except ms.ProviderError as error:
         report.faults.append(f"{case.dialect} {case.name}: restated unstreamed, it is an error: {error}")
         return
     for member in parts_that_differ(streamed.response, whole):
         report.faults.append(f"{case.dialect} {case.name}: streamed and unstreamed differ in {member}")
 
 
-def parts_that_differ(one: Response, other: Response) -> list[str]:
+def parts_that_differ(one: ms.Response, other: ms.Response) -> list[str]:
     """Return the members in which two responses differ; arguments are compared as JSON."""
     one, other = _parsed(one), _parsed(other)
-    return [name for name in Response.__dataclass_fields__ if getattr(one, name) != getattr(other, name)]
+    return [name for name in ms.Response.__dataclass_fields__ if getattr(one, name) != getattr(other, name)]
 
 
-def _parsed(response: Response) -> Response:
+def _parsed(response: ms.Response) -> ms.Response:
     content = [
         replace(block, arguments=json.dumps(arguments_of(block.arguments), sort_keys=True))
         if isinstance(block, ms.ToolCall) else block for block in response.content
@@ -291,7 +289,7 @@ def recorded_pairs(cases: Sequence[Case]) -> Iterator[tuple[Case, Case]]:
             yield streamed[0], unstreamed[0]
 
 
-def _says_something(reference: JSONObject) -> bool:
+def _says_something(reference: ms.JSONObject) -> bool:
     return not reference.get("error") and bool(string(reference, "text") or objects(reference, "tool_calls"))
 
 
@@ -301,7 +299,7 @@ def _shape(case: Case) -> object:
     They are the kinds of blocks, the text, the calls without their ids, the finish reason, and which counts are known.
     """
     reading = read_body(case, provider_for(case.dialect, case.server), case.body)
-    response = reading.response or Response()
+    response = reading.response or ms.Response()
     usage = response.usage
     return (
         reading.error is None,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.response import Response
 from manystream.transport.sse import SSEParser
 
 from .exchange import PROVIDERS
@@ -46,18 +46,18 @@ class Phenomenon:
         return "".join([*events, "data: [DONE]\n\n"] if self.dialect == "openai-chat" else events).encode()
 
 
-def found(where: str, response: Response) -> object:
+def found(where: str, response: ms.Response) -> object:
     """Evaluate an expression of this module on a response."""
     return eval(where, {"response": response})
 
 
-def unstreamed(row: Phenomenon) -> Response:
+def unstreamed(row: Phenomenon) -> ms.Response:
     """Decode the unstreamed form."""
     provider = PROVIDERS[row.dialect]("key")
     return DIALECTS[row.dialect].decode(json.dumps(row.body).encode(), provider, counting_ids())
 
 
-def streamed(row: Phenomenon, cut: int | None = None) -> Response:
+def streamed(row: Phenomenon, cut: int | None = None) -> ms.Response:
     """Decode the stream, with its bytes in one piece or cut in two at `cut`."""
     wire, parser = row.stream(), SSEParser()
     events = [*parser.feed(wire[:cut]), *(parser.feed(wire[cut:]) if cut is not None else ())]

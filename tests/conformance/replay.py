@@ -4,12 +4,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from manystream.providers.catalog.dialect import Dialect, StreamMachine
-from manystream.providers.catalog.provider import Provider
+import manystream as ms
+from manystream.providers.catalog.dialect import StreamMachine
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import Done, ErrorEvent, Event
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.response import Response
 from manystream.transport.sse import ServerSentEvent, SSEParser
 from tests.support.event_order import OrderChecker
 
@@ -27,9 +24,9 @@ class DefectError(AssertionError):
 class Reading:
     """The result of a body: a response or an error, and the events of a stream. A failed stream has both."""
 
-    events: list[Event] = field(default_factory=list[Event])
-    response: Response | None = None
-    error: ProviderError | None = None
+    events: list[ms.Event] = field(default_factory=list[ms.Event])
+    response: ms.Response | None = None
+    error: ms.ProviderError | None = None
 
 
 def counting_ids() -> Callable[[], str]:
@@ -46,7 +43,7 @@ def is_event_stream(case: Case) -> bool:
     )
 
 
-def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
+def read_body(case: Case, provider: ms.Provider, body: bytes) -> Reading:
     """Read a body as a response with the case's status and headers.
 
     Raises `DefectError`, or the exception that the library raised.
@@ -61,12 +58,12 @@ def read_body(case: Case, provider: Provider, body: bytes) -> Reading:
         return read_events(dialect, provider, events, parser.end())
     try:
         return Reading(response=dialect.decode(body, provider, counting_ids()))
-    except ProviderError as error:
+    except ms.ProviderError as error:
         return Reading(error=error)
 
 
 def read_events(
-    dialect: Dialect, provider: Provider, events: Sequence[ServerSentEvent], last: Sequence[ServerSentEvent] = ()
+    dialect: ms.Dialect, provider: ms.Provider, events: Sequence[ServerSentEvent], last: Sequence[ServerSentEvent] = ()
 ) -> Reading:
     """Read server-sent events.
 
@@ -75,7 +72,7 @@ def read_events(
     machine = dialect.machine(provider, counting_ids())
     reading, order = Reading(), OrderChecker()
 
-    def take(delivered: Sequence[Event]) -> None:
+    def take(delivered: Sequence[ms.Event]) -> None:
         for event in delivered:
             order.check(event)
             reading.events.append(event)
@@ -93,9 +90,9 @@ def read_events(
 
 def _ended(machine: StreamMachine, reading: Reading) -> Reading:
     terminal = reading.events[-1] if reading.events else None
-    if not machine.ended or not isinstance(terminal, Done | ErrorEvent):
+    if not machine.ended or not isinstance(terminal, ms.Done | ms.ErrorEvent):
         raise DefectError("the stream has ended without a terminal event")
     reading.response = machine.response()
-    if isinstance(terminal, ErrorEvent):
+    if isinstance(terminal, ms.ErrorEvent):
         reading.error = terminal.error
     return reading

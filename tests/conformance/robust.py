@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.provider_error import ProviderError
 from manystream.transport.sse import ServerSentEvent, SSEParser
 
 from .corpus import Case
@@ -86,7 +86,7 @@ def _record(ledger: Ledger, case: Case, what: str, read: Callable[[], Reading]) 
     except Exception as error:
         ledger.faults.append(f"{case.dialect} {case.name}, {what}: {type(error).__name__}: {error}")
         return
-    if isinstance(reading.error, ProviderError):
+    if isinstance(reading.error, ms.ProviderError):
         ledger.errors += 1
     elif reading.response is not None:
         ledger.responses += 1

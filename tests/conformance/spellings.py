@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import manystream as ms
 from manystream.providers.json.json_values import JSON, MalformedJSONError, loads
-from manystream.providers.model.response import Response
 from manystream.transport.sse import BARE_LINES, ServerSentEvent, SSEParser
 
 from .corpus import Case
@@ -107,7 +106,7 @@ def _comparable(reading: Reading) -> tuple[object, ...]:
     return compared, None if reading.response is None else _with_parsed_arguments(reading.response)
 
 
-def _with_parsed_arguments(response: Response) -> tuple[object, ...]:
+def _with_parsed_arguments(response: ms.Response) -> tuple[object, ...]:
     """Return the response for comparison. Arguments are parsed: if the server sent an object, their text is ours."""
     content = [
         (block.id, block.name, json.dumps(arguments_of(block.arguments), sort_keys=True), block.complete, block.state)

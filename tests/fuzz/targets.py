@@ -10,29 +10,10 @@ from urllib.parse import unquote
 
 import h11
 
+import manystream as ms
 from manystream.engine.request.redaction import LONGEST_PART, Redaction, redacted
-from manystream.providers.catalog.provider import (
-    Anthropic,
-    Gemini,
-    GeminiInteractions,
-    OpenAIChat,
-    OpenAIResponses,
-    Provider,
-)
+from manystream.providers.catalog.provider import OpenAIChat
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.events import (
-    Done,
-    ErrorEvent,
-    Event,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import Block, Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.response import Response
 from manystream.providers.model.rows import Row, RowError, message_from_row
 from manystream.providers.wire.retry_hints import LONGEST_HINT_MS, NO_HINT, retry_after_ms
 from manystream.transport.backend import Backend
@@ -49,10 +30,10 @@ from tests.support.event_order import OrderChecker
 from tests.transport import test_chunked, test_sse
 
 NOW: Final = 1_800_000_000.0
-PROVIDERS: dict[str, tuple[Provider, ...]] = {
+PROVIDERS: dict[str, tuple[ms.Provider, ...]] = {
     "openai-chat": (OpenAIChat(api_key="k"), OpenAIChat(api_key="k", base_url="http://server.test/v1", name="server")),
-    "openai-responses": (OpenAIResponses(api_key="k"),), "anthropic": (Anthropic(api_key="k"),),
-    "gemini": (Gemini(api_key="k"),), "gemini-interactions": (GeminiInteractions(api_key="k"),),
+    "openai-responses": (ms.OpenAIResponses(api_key="k"),), "anthropic": (ms.Anthropic(api_key="k"),),
+    "gemini": (ms.Gemini(api_key="k"),), "gemini-interactions": (ms.GeminiInteractions(api_key="k"),),
 }  # fmt: skip
 
 
@@ -228,25 +209,25 @@ def _ids() -> Callable[[], str]:
     return lambda: f"made{next(numbers):018}"
 
 
-def _held(block: Block) -> tuple[str, str] | None:
-    if isinstance(block, Text):
+def _held(block: ms.Block) -> tuple[str, str] | None:
+    if isinstance(block, ms.Text):
         return ("text", block.text) if block.text else None
-    if isinstance(block, Thinking):
+    if isinstance(block, ms.Thinking):
         return ("thinking", block.text) if block.text else None
-    return ("call", f"{block.id} {block.name} {block.arguments}") if isinstance(block, ToolCall) else None
+    return ("call", f"{block.id} {block.name} {block.arguments}") if isinstance(block, ms.ToolCall) else None
 
 
-def _delivered(events: list[Event]) -> list[tuple[str, str]]:
+def _delivered(events: list[ms.Event]) -> list[tuple[str, str]]:
     blocks: dict[int, list[str]] = {}
     kinds: dict[int, str] = {}
     for event in events:
-        if isinstance(event, TextDelta | ThinkingDelta):
-            kinds[event.index] = "text" if isinstance(event, TextDelta) else "thinking"
+        if isinstance(event, ms.TextDelta | ms.ThinkingDelta):
+            kinds[event.index] = "text" if isinstance(event, ms.TextDelta) else "thinking"
             blocks.setdefault(event.index, []).append(event.text)
-        elif isinstance(event, ToolCallStart):
+        elif isinstance(event, ms.ToolCallStart):
             kinds[event.index] = "call"
             blocks[event.index] = [f"{event.id} {event.name} "]
-        elif isinstance(event, ToolCallDelta):
+        elif isinstance(event, ms.ToolCallDelta):
             blocks[event.index].append(event.arguments)
     joined = [(kinds[index], "".join(pieces)) for index, pieces in sorted(blocks.items())]
     return [block for block in joined if block[1]]
@@ -258,8 +239,8 @@ and the whole text is in the response."""
 
 
 def run_machine(
-    dialect: str, provider: Provider, pieces: list[bytes], *, templates: bool = True
-) -> tuple[list[Event], Response]:
+    dialect: str, provider: ms.Provider, pieces: list[bytes], *, templates: bool = True
+) -> tuple[list[ms.Event], ms.Response]:
     """Feed a body to parser and machine; check the order, exactly one end, and that deltas and response agree.
 
     templates: whether the machine may match deltas with a template.
@@ -267,9 +248,9 @@ def run_machine(
     parser, machine, order = SSEParser(), DIALECTS[dialect].machine(provider, _ids()), OrderChecker()
     if not templates:
         machine._templates_left = 0  # pyright: ignore[reportPrivateUsage]
-    events: list[Event] = []
+    events: list[ms.Event] = []
 
-    def feed() -> Iterator[Event]:
+    def feed() -> Iterator[ms.Event]:
         for piece in pieces:
             for name, payload in parser.feed(piece):
                 if payload:
@@ -282,7 +263,7 @@ def run_machine(
         order.check(event)
         events.append(event)
     assert machine.ended
-    assert isinstance(events[-1], Done | ErrorEvent)
+    assert isinstance(events[-1], ms.Done | ms.ErrorEvent)
     assert machine.end() == ()
     assert machine.feed("", b"{}") == ()
     response = machine.response()
@@ -312,8 +293,8 @@ def answers(data: bytes) -> None:
     status = (200, 400, 404, 429, 500, 529, 999)[data[0] % 7]
     for name, dialect in DIALECTS.items():
         for provider in PROVIDERS[name]:
-            with contextlib.suppress(ProviderError):
-                assert isinstance(dialect.decode(data[1:], provider, _ids()), Response)
+            with contextlib.suppress(ms.ProviderError):
+                assert isinstance(dialect.decode(data[1:], provider, _ids()), ms.Response)
             error = dialect.decode_error(status, {"content-type": "application/json"}, data[1:], NOW)
             assert error.message
             assert NO_HINT <= error.retry_after_ms <= LONGEST_HINT_MS
@@ -357,7 +338,7 @@ def rows(data: bytes) -> None:
     """Any row gives a message, nothing, or a `RowError`."""
     kind, _, rest = data.decode("utf-8", "replace").partition("\n")
     content, _, data_json = rest.partition("\n")
-    with contextlib.suppress(RowError, InvalidRequestError):
+    with contextlib.suppress(RowError, ms.InvalidRequestError):
         message_from_row(Row(kind, content, data_json or None))
 
 

@@ -17,7 +17,7 @@ from google.genai import _interactions_errors, errors, types
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSONObject
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai": ms.OpenAIChat(), "openai_responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),
@@ -53,7 +53,7 @@ def _send(method: Callable[..., object], arguments: dict[str, object]) -> None:
         pass
 
 
-def on_the_wire(value: JSON) -> JSON:
+def on_the_wire(value: ms.JSON) -> ms.JSON:
     """A body of google-genai's with one spelling: it sends some names in snake case, which the server takes as well,
     and an empty `generationConfig`, which says nothing."""
     if type(value) is list:

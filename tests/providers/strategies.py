@@ -3,7 +3,6 @@
 from hypothesis import strategies as st
 
 import manystream as ms
-from manystream.providers.json.json_values import JSONObject
 
 # SQLite and JSON accept any text without lone surrogates. No decoder of the library returns text with one either.
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -12,7 +11,7 @@ SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS
 JSON_VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2), max_leaves=4
 )
-OBJECTS: st.SearchStrategy[JSONObject] = st.dictionaries(TEXTS, JSON_VALUES, max_size=3)
+OBJECTS: st.SearchStrategy[ms.JSONObject] = st.dictionaries(TEXTS, JSON_VALUES, max_size=3)
 STATES = st.none() | st.builds(ms.ProviderState, NAMES, OBJECTS)
 MARKS = st.none() | st.builds(ms.CacheControl, st.sampled_from(["5m", "1h", None]))
 SOURCES = st.sampled_from(

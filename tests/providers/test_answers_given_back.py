@@ -10,12 +10,11 @@ from openai.types.responses import ResponseOutputItem
 
 import manystream as ms
 from manystream.providers import anthropic, gemini
-from manystream.providers.catalog.dialect import Dialect, StreamMachine
-from manystream.providers.catalog.provider import Anthropic, Gemini, OpenAIChat, OpenAIResponses, Provider
+from manystream.providers.catalog.dialect import StreamMachine
 from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai import chat, responses
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
@@ -58,7 +57,7 @@ def kinds(union: Any) -> list[str]:
 
 @pytest.mark.parametrize("kind", kinds(ResponseOutputItem))
 def test_every_item_of_a_response_is_accepted_as_input(kind: str) -> None:
-    content: list[JSON] = [{"type": "output_text", "text": "x"}]
+    content: list[ms.JSON] = [{"type": "output_text", "text": "x"}]
     item: JSONObject = {
         "type": kind, "role": "assistant", "id": "i1", "call_id": "c1", "name": "look", "content": content,
     }  # fmt: skip
@@ -80,13 +79,13 @@ REFUSAL = "I will not."
 ASK, AGAIN = ms.Message.user("Do it."), ms.Message.user("Why?")
 
 
-def chat_answer(content: JSON) -> bytes:
+def chat_answer(content: ms.JSON) -> bytes:
     message = {"role": "assistant", "content": content, "refusal": REFUSAL}
     return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
 
 
 def item(*texts: str, **members: str) -> JSONObject:
-    parts: list[JSON] = [{"type": "output_text", "text": text} for text in texts]
+    parts: list[ms.JSON] = [{"type": "output_text", "text": text} for text in texts]
     return {"type": "message", "role": "assistant", "content": [*parts, {"type": "refusal", "refusal": REFUSAL}],
             **members}  # fmt: skip
 
@@ -95,11 +94,11 @@ def responses_answer(*items: JSONObject) -> bytes:
     return json.dumps({"status": "completed", "output": items}).encode()
 
 
-def decoded(provider: Provider, body: bytes) -> ms.Response:
+def decoded(provider: ms.Provider, body: bytes) -> ms.Response:
     return dialect_of(provider.profile).decode(body, provider, lambda: "id")
 
 
-def sent(provider: Provider, *messages: ms.Message, warnings: tuple[str, ...] = ()) -> JSON:
+def sent(provider: ms.Provider, *messages: ms.Message, warnings: tuple[str, ...] = ()) -> ms.JSON:
     """Return the conversation as a request to this provider has it, and check the warnings."""
     wire = dialect_of(provider.profile).encode(ms.Request("m", messages), "m", provider, stream=False)
     body = json.loads(wire.body)
@@ -107,9 +106,9 @@ def sent(provider: Provider, *messages: ms.Message, warnings: tuple[str, ...] = 
     return body.get("messages") or body.get("input") or body.get("contents")
 
 
-CHAT, RESPONSES = OpenAIChat("key"), OpenAIResponses("key")
-ASKED: JSON = {"role": "user", "content": "Do it."}
-ASKED_AGAIN: JSON = {"role": "user", "content": "Why?"}
+CHAT, RESPONSES = ms.OpenAIChat("key"), ms.OpenAIResponses("key")
+ASKED: ms.JSON = {"role": "user", "content": "Do it."}
+ASKED_AGAIN: ms.JSON = {"role": "user", "content": "Why?"}
 
 
 def test_a_chat_refusal_beside_text_keeps_its_member() -> None:
@@ -124,7 +123,7 @@ def test_a_chat_refusal_beside_text_keeps_its_member() -> None:
 
 def test_another_maker_gets_the_text_without_the_member() -> None:
     message = decoded(CHAT, chat_answer("Well.")).to_message()
-    other = OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile="mistral")
+    other = ms.OpenAIChat("key", base_url="http://127.0.0.1:9/v1", profile="mistral")
     warning = "messages: a refusal that 'mistral' did not make is not sent to it, only the text before it"
     assert sent(other, ASK, message, warnings=(warning,)) == [ASKED, {"role": "assistant", "content": "Well."}]
 
@@ -144,7 +143,7 @@ def test_a_refusal_beside_a_call_keeps_its_member() -> None:
 def test_a_responses_refusal_beside_text_is_a_part_again() -> None:
     response = decoded(RESPONSES, responses_answer(item("Well,", " no.", phase="final_answer")))
     assert (response.text, response.refusal) == ("Well, no.", REFUSAL)
-    user: JSON = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Do it."}]}
+    user: ms.JSON = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Do it."}]}
     assert sent(RESPONSES, ASK, response.to_message(), ASK) == [user, item("Well, no.", phase="final_answer"), user]
 
 
@@ -162,10 +161,10 @@ def test_a_refusal_of_another_item_follows_the_last_text() -> None:
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_a_chat_refusal_without_text_is_the_text(content: JSON) -> None:
+def test_a_chat_refusal_without_text_is_the_text(content: ms.JSON) -> None:
     response = decoded(CHAT, chat_answer(content))
     assert (response.content, response.text, response.refusal) == ([], "", REFUSAL)
-    said: JSON = {"role": "assistant", "content": REFUSAL}
+    said: ms.JSON = {"role": "assistant", "content": REFUSAL}
     assert sent(CHAT, ASK, response.to_message(), AGAIN) == [ASKED, said, ASKED_AGAIN]
 
 
@@ -173,14 +172,14 @@ ONLY_REFUSED = [(CHAT, chat_answer(None)), (RESPONSES, responses_answer(item()))
 
 
 @pytest.mark.parametrize(("provider", "body"), ONLY_REFUSED, ids=["chat", "responses"])
-def test_every_dialect_gets_a_refusal_without_text(provider: Provider, body: bytes) -> None:
+def test_every_dialect_gets_a_refusal_without_text(provider: ms.Provider, body: bytes) -> None:
     message = decoded(provider, body).to_message()
     assert message == ms.Message.assistant(REFUSAL)
-    answered: list[tuple[Provider, JSON]] = [
+    answered: list[tuple[ms.Provider, ms.JSON]] = [
         (CHAT, {"role": "assistant", "content": REFUSAL}),
         (RESPONSES, {"type": "message", "role": "assistant", "content": REFUSAL}),
-        (Anthropic("key"), {"role": "assistant", "content": REFUSAL}),
-        (Gemini("key"), {"role": "model", "parts": [{"text": REFUSAL}]}),
+        (ms.Anthropic("key"), {"role": "assistant", "content": REFUSAL}),
+        (ms.Gemini("key"), {"role": "model", "parts": [{"text": REFUSAL}]}),
     ]
     for other, wire in answered:
         written = sent(other, ASK, message, AGAIN)
@@ -229,13 +228,13 @@ def test_a_converter_reads_content_that_is_a_string() -> None:
 
 def test_a_converter_reads_a_refusal_among_the_parts() -> None:
     converter = ChatConverter()
-    parts: list[JSON] = [{"type": "text", "text": "Well."}, {"type": "refusal", "refusal": REFUSAL}]
+    parts: list[ms.JSON] = [{"type": "text", "text": "Well."}, {"type": "refusal", "refusal": REFUSAL}]
     messages = converter.decode_messages([{"role": "assistant", "content": parts}])
     assert converter.encode_messages(messages) == [CHAT_MESSAGES[0]]
 
 
 @pytest.mark.parametrize("content", [None, "", [], [{"type": "text", "text": ""}]])
-def test_a_converter_writes_a_refusal_without_text_as_text(content: JSON) -> None:
+def test_a_converter_writes_a_refusal_without_text_as_text(content: ms.JSON) -> None:
     converter = ChatConverter()
     messages = converter.decode_messages([{"role": "assistant", "content": content, "refusal": REFUSAL}])
     assert "".join(block.text for block in messages[0].content if isinstance(block, ms.Text)) == REFUSAL
@@ -261,7 +260,7 @@ def test_the_provider_message_of_a_refused_stream() -> None:
     assert history.text == REFUSAL
 
 
-ANSWERS: list[tuple[Dialect, ms.Provider, dict[str, Any], str, Any]] = [
+ANSWERS: list[tuple[ms.Dialect, ms.Provider, dict[str, Any], str, Any]] = [
     (anthropic.DIALECT, ms.Anthropic(api_key="k"),
         {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn"}, "messages",
         [{"role": "user", "content": [{"type": "text", "text": "Hello"}, {"type": "text", "text": "Well?"}]}]),
@@ -281,7 +280,7 @@ ANSWERS: list[tuple[Dialect, ms.Provider, dict[str, Any], str, Any]] = [
 
 @pytest.mark.parametrize(("dialect", "provider", "answer", "member", "sent"), ANSWERS)
 def test_an_answer_without_content_is_not_sent(
-    dialect: Dialect, provider: ms.Provider, answer: dict[str, Any], member: str, sent: object
+    dialect: ms.Dialect, provider: ms.Provider, answer: dict[str, Any], member: str, sent: object
 ) -> None:
     response = dialect.decode(json.dumps(answer).encode(), provider, lambda: "made")
     assert response.content == []

@@ -28,7 +28,6 @@ from manystream.providers.convert.sdk_arguments import (
     take_call_options,
     timeouts_of,
 )
-from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.rules import why_deferred
 from manystream.providers.openai.chat.converter import ChatConverter
 
@@ -56,7 +55,7 @@ class Plain:
 
 
 def refusal(make: Callable[[], object]) -> str:
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         make()
     assert str(caught.value).startswith(f"{caught.value.field}: ")
     return str(caught.value)

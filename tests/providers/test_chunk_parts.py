@@ -33,7 +33,6 @@ from manystream.providers.history import (
     ToolResultPart,
 )
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 
@@ -95,7 +94,7 @@ def test_a_part_of_a_chunk_is_wrapped_by_itself(
     assert (as_json.get_text(), as_json.get_tool_calls(), as_json.get_finish_message()) == (text, calls, finish)
 
 
-HELPER_EVENTS: list[JSONObject] = [
+HELPER_EVENTS: list[ms.JSONObject] = [
     {"type": "content.delta", "delta": "hi", "snapshot": "hi"},
     {"type": "content.done", "content": "hi"},
     {"type": "refusal.delta", "delta": "no", "snapshot": "no"},
@@ -110,7 +109,7 @@ HELPER_EVENTS: list[JSONObject] = [
 
 
 @pytest.mark.parametrize("event", HELPER_EVENTS, ids=lambda event: event["type"])
-def test_an_sdk_event_that_repeats_a_chunk_is_empty(event: JSONObject) -> None:
+def test_an_sdk_event_that_repeats_a_chunk_is_empty(event: ms.JSONObject) -> None:
     assert ChatConverter().chunk_around(frozenset(event), event) == {"choices": []}
 
 
@@ -195,7 +194,7 @@ def test_an_error_chunk_raises_its_error() -> None:
 
 # --- the provider's own messages ---
 
-ANSWERS: dict[type[HistoryConverter], tuple[list[JSONObject], list[JSONObject]]] = {
+ANSWERS: dict[type[HistoryConverter], tuple[list[ms.JSONObject], list[ms.JSONObject]]] = {
     ChatConverter: (CHAT, [{"role": "assistant", "content": [{"type": "text", "text": "I look."}],
         "tool_calls": [{"id": "c1", "type": "function",
         "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
@@ -214,7 +213,7 @@ ANSWERS: dict[type[HistoryConverter], tuple[list[JSONObject], list[JSONObject]]]
 each = pytest.mark.parametrize("converter", ANSWERS, ids=lambda kind: kind.__name__)
 
 
-def subset(wire: JSONObject, of: JSONObject) -> bool:
+def subset(wire: ms.JSONObject, of: ms.JSONObject) -> bool:
     """Return whether every member of `of` is in `wire`, which may also have ids and state to send back."""
     return all(wire.get(name) == value for name, value in of.items())
 
@@ -235,7 +234,7 @@ def test_an_answer_of_several_items_is_not_one_message() -> None:
     with pytest.raises(HistoryError, match="make 3 of the provider's messages: use provider_messages_from_chunks"):
         ResponsesConverter().provider_message_from_chunks(RESPONSES)
     item = call_item("c1", "{}")
-    done: JSONObject = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    done: ms.JSONObject = {"type": "response.output_item.done", "output_index": 0, "item": item}
     message = ResponsesConverter().provider_message_from_chunks([done])
     assert message["call_id"] == "c1"
 

@@ -36,7 +36,6 @@ from manystream.providers.history import (
 )
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.history.view import PART_TYPES, finish_message
-from manystream.providers.json.json_values import JSONObject
 from manystream.providers.model.rows import messages_from_rows
 from manystream.providers.openai import legacy
 from manystream.providers.openai.chat.converter import ChatConverter
@@ -88,7 +87,7 @@ EITHER = f"{RESULT}: exactly one of success and failure must be true, not"
             f"{RESULT}.display_output: must be an object of type and content"),
     ],
 )  # fmt: skip
-def test_the_error_of_a_wrong_result(data: JSONObject, where: str, words: str) -> None:
+def test_the_error_of_a_wrong_result(data: ms.JSONObject, where: str, words: str) -> None:
     assert message_of_error(ToolCallResult.from_json, data) == (where, words)
 
 
@@ -243,7 +242,7 @@ def test_usage_and_finish_reason_of_an_answer_without_content() -> None:
 
 
 def test_the_explanation_of_an_answers_end() -> None:
-    data: JSONObject = {"finishMessage": "g", "stop_details": {"explanation": "a"}}
+    data: ms.JSONObject = {"finishMessage": "g", "stop_details": {"explanation": "a"}}
     assert finish_message(ms.Response(refusal="r", provider_data=data)) == "r"
     assert finish_message(ms.Response(provider_data=data)) == "g"
     assert finish_message(ms.Response(provider_data={"stop_details": {"explanation": "a"}})) == "a"
@@ -253,7 +252,7 @@ def test_the_explanation_of_an_answers_end() -> None:
 # --- the converters ---
 
 
-def chat_chunk(delta: JSONObject, reason: str | None = None) -> JSONObject:
+def chat_chunk(delta: ms.JSONObject, reason: str | None = None) -> ms.JSONObject:
     return {
         "id": "i",
         "object": "chat.completion.chunk",
@@ -262,7 +261,7 @@ def chat_chunk(delta: JSONObject, reason: str | None = None) -> JSONObject:
 
 
 def test_calls_without_ids_are_numbered_from_1_per_converter() -> None:
-    call: JSONObject = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
+    call: ms.JSONObject = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
     converter = ChatConverter()
     for number in (1, 2):
         message = converter.message_from_chunks([chat_chunk(call)])
@@ -282,12 +281,12 @@ def test_a_chunks_finish_message() -> None:
 def test_a_value_that_is_no_chunk_is_described() -> None:
     wrap = ChatConverter().wrap_chunk
     words = "is no chunk of this dialect, and no part of one"
-    many: JSONObject = dict.fromkeys("abcdef")
+    many: ms.JSONObject = dict.fromkeys("abcdef")
     assert message_of_error(wrap, many) == ("chunk", f"chunk: an object with 'a', 'b', 'c', 'd', 'e' {words}")
     assert message_of_error(wrap, 7) == ("chunk", "chunk: must be an object, not int")
     parts = ChatConverter().message_from_chunks
     assert message_of_error(parts, [chat_chunk({}), 7]) == ("chunks[1]", "chunks[1]: must be an object, not int")
-    item: JSONObject = {"type": "output_text", "text": "a"}
+    item: ms.JSONObject = {"type": "output_text", "text": "a"}
     assert message_of_error(ResponsesConverter().message_from_chunks, [item]) == (
         "chunks[0]",
         "chunks[0]: an object with 'type', 'text' is a part of a chunk: pass the whole chunk, or use wrap_chunk",
@@ -306,7 +305,7 @@ def test_results_of_another_class_are_refused() -> None:
 
 
 def test_leading_system_messages_stay_without_a_list_for_texts() -> None:
-    wire: list[JSONObject] = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
+    wire: list[ms.JSONObject] = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     user = ms.Message.user("b")
     assert ChatConverter().decode_messages(wire) == [ms.Message.system("a"), user]
     system: list[str] = []
@@ -317,9 +316,9 @@ def test_leading_system_messages_stay_without_a_list_for_texts() -> None:
 
 
 def test_an_answer_of_several_messages_says_what_to_call() -> None:
-    item: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
-    call: JSONObject = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
-    answer: JSONObject = {"object": "response", "id": "r", "status": "completed", "output": [item, call]}
+    item: ms.JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+    call: ms.JSONObject = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}"}
+    answer: ms.JSONObject = {"object": "response", "id": "r", "status": "completed", "output": [item, call]}
     converter = ResponsesConverter()
     assert message_of_error(converter.provider_message_from_chunks, [answer]) == (
         "chunks",
@@ -341,7 +340,7 @@ def test_a_converter_keeps_its_provider_s_address_and_name() -> None:
 
 
 def test_names_of_calls_in_an_earlier_turn_are_used_for_results() -> None:
-    wire: list[JSONObject] = [
+    wire: list[ms.JSONObject] = [
         {"role": "assistant", "tool_calls": [{"id": "c", "type": "function",
         "function": {"name": "f", "arguments": ""}}]}, {"role": "tool", "tool_call_id": "c", "content": "1"},
         {"role": "tool", "tool_call_id": "d", "content": "2"},
@@ -449,7 +448,7 @@ MAKERS: list[tuple[str, Maker, dict[str, object], Accepted]] = [
 ]  # fmt: skip
 """A maker's name, the maker, good arguments, and which of `NO_VALUES` a parameter accepts: none if it is not named."""
 
-ANSWERED: dict[type[HistoryConverter], JSONObject] = {
+ANSWERED: dict[type[HistoryConverter], ms.JSONObject] = {
     ChatConverter: chat_chunk({"content": "a"}),
     ResponsesConverter: {"object": "response", "output": [], "status": "completed"},
     AnthropicConverter: {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "a"}]},
@@ -529,13 +528,13 @@ def test_arguments_of_json_text_are_not_written_twice() -> None:
     assert message_of_error(ToolCallPart, "c", "f", wrong) == ("ToolCallPart.arguments", words)
 
 
-CYCLE: JSONObject = {}
+CYCLE: ms.JSONObject = {}
 CYCLE["a"] = CYCLE
 
 
 @pytest.mark.parametrize("value", [{"a": object()}, {"a": b"x"}, {"a": {1, 2}}, CYCLE])
 @pytest.mark.parametrize("converter", ANSWERED)
-def test_a_value_that_is_no_json_is_named(converter: type[HistoryConverter], value: JSONObject) -> None:
+def test_a_value_that_is_no_json_is_named(converter: type[HistoryConverter], value: ms.JSONObject) -> None:
     call = HistoryMessage("model", [ToolCallPart("c", "f", value)])
     result = HistoryMessage("tool", [ToolResultPart("c", "f", ToolCallResult.ok(value))])
     for turn, where in ((call, "ToolCallPart.arguments"), (result, "ToolResultPart.result")):

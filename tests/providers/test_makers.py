@@ -14,7 +14,6 @@ from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini_interactions.converter import InteractionsConverter
 from manystream.providers.history import History
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model import prefix_cache
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
@@ -33,30 +32,30 @@ GENERIC = {
 }  # fmt: skip
 PRIVATE = b"canary"
 
-CHAT_CALL: JSONObject = {
+CHAT_CALL: ms.JSONObject = {
     "index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"},
     "extra_content": {"signature": "canary"},
 }  # fmt: skip
-CHAT_MESSAGE: JSONObject = {"role": "assistant", "reasoning_content": "canary", "tool_calls": [CHAT_CALL]}
-REASONING: JSONObject = {
+CHAT_MESSAGE: ms.JSONObject = {"role": "assistant", "reasoning_content": "canary", "tool_calls": [CHAT_CALL]}
+REASONING: ms.JSONObject = {
     "type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "canary"}],
     "encrypted_content": "canary",
 }  # fmt: skip
-RESPONSES_CALL: JSONObject = {
+RESPONSES_CALL: ms.JSONObject = {
     "type": "function_call", "id": "fc", "call_id": "c", "name": "look", "arguments": "{}", "caller": {"id": "canary"},
 }  # fmt: skip
-THINKING: JSONObject = {"type": "thinking", "thinking": "canary", "signature": ""}
-ANTHROPIC_CALL: JSONObject = {"type": "tool_use", "id": "c", "name": "look", "input": {}, "caller": {"id": "canary"}}
-GEMINI_PARTS: list[JSON] = [
+THINKING: ms.JSONObject = {"type": "thinking", "thinking": "canary", "signature": ""}
+ANTHROPIC_CALL: ms.JSONObject = {"type": "tool_use", "id": "c", "name": "look", "input": {}, "caller": {"id": "canary"}}
+GEMINI_PARTS: list[ms.JSON] = [
     {"text": "canary", "thought": True, "thoughtSignature": "canary"},
     {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "canary"},
 ]
-STEPS: list[JSONObject] = [
+STEPS: list[ms.JSONObject] = [
     {"type": "thought", "summary": [{"type": "text", "text": "canary"}], "signature": "canary"},
     {"type": "function_call", "id": "c", "name": "look", "arguments": {}, "signature": "canary"},
 ]
 
-BODIES: dict[str, JSONObject] = {
+BODIES: dict[str, ms.JSONObject] = {
     "openai-chat": {"choices": [{"index": 0, "message": CHAT_MESSAGE, "finish_reason": "tool_calls"}]},
     "openai-responses": {"object": "response", "status": "completed", "output": [REASONING, RESPONSES_CALL]},
     "anthropic": {"type": "message", "content": [THINKING, ANTHROPIC_CALL], "stop_reason": "tool_use"},
@@ -65,7 +64,7 @@ BODIES: dict[str, JSONObject] = {
 }
 """An unstreamed answer of each dialect: private thinking, and a call with private state."""
 
-STREAMS: dict[str, list[JSONObject]] = {
+STREAMS: dict[str, list[ms.JSONObject]] = {
     "openai-chat": [{"choices": [{"index": 0, "delta": CHAT_MESSAGE, "finish_reason": "tool_calls"}]}],
     "openai-responses": [{"type": "response.output_item.done", "output_index": 0, "item": REASONING},
         {"type": "response.output_item.done", "output_index": 1, "item": RESPONSES_CALL},
@@ -88,7 +87,7 @@ STREAMS: dict[str, list[JSONObject]] = {
 }  # fmt: skip
 """The same answer as the events of a stream."""
 
-OWN_BLOCKS: dict[str, JSONObject] = {
+OWN_BLOCKS: dict[str, ms.JSONObject] = {
     "openai-responses": {"type": "web_search_call", "id": "ws", "query": "canary"},
     "anthropic": {"type": "server_tool_use", "id": "s", "name": "search", "input": {"query": "canary"}},
     "gemini": {"executableCode": {"language": "PYTHON", "code": "canary"}},
@@ -242,7 +241,7 @@ def test_a_block_is_sent_to_its_maker_and_its_profile(dialect: str) -> None:
         assert goes(GENERIC[dialect], to) == (True, 0)
 
 
-NATIVE: dict[str, list[JSONObject]] = {
+NATIVE: dict[str, list[ms.JSONObject]] = {
     "openai-chat": [CHAT_MESSAGE],
     "openai-responses": [REASONING, RESPONSES_CALL],
     "anthropic": [{"role": "assistant", "content": [THINKING, ANTHROPIC_CALL]}],

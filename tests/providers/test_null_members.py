@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.messages import File, Image, ProviderBlock, Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.response import Response
+from manystream.providers.model.messages import ProviderBlock, ToolCall
 from tests.conformance.corpus import Case
 from tests.conformance.exchange import provider_for
 from tests.conformance.nulls import compare_nulls, with_nulls
@@ -165,7 +164,7 @@ def test_an_answer_rewritten_by_an_sdk_is_the_same(dialect: str, stream: bool) -
     assert (report.restated, report.not_read, report.faults) == (1, 0, [])
 
 
-def decode(dialect: str, body: Any) -> Response:
+def decode(dialect: str, body: Any) -> ms.Response:
     numbers = itertools.count(1)
     provider = provider_for(dialect, "google" if dialect == "gemini" else "openai")
     return DIALECTS[dialect].decode(json.dumps(body).encode(), provider, lambda: f"made-{next(numbers)}")
@@ -175,7 +174,7 @@ def gemini_parts(*parts: Any) -> list[Any]:
     """Return the blocks of an answer with these parts, without their state."""
     blocks = decode("gemini", {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}).content
     for block in blocks:
-        if isinstance(block, Text | Thinking | ToolCall | Image | File):
+        if isinstance(block, ms.Text | ms.Thinking | ToolCall | ms.Image | ms.File):
             block.state = None
     return blocks
 
@@ -189,20 +188,20 @@ BLOB = {"mimeType": "image/png", "data": "AAEC"}
     [
         ({"text": "", "functionCall": CALL}, [ToolCall("made-1", "f", '{"a":1}')]),
         ({"text": None, "functionCall": CALL}, [ToolCall("made-1", "f", '{"a":1}')]),
-        ({"functionCall": None, "text": "hello"}, [Text("hello")]),
-        ({"functionCall": {}, "text": "hello"}, [Text("hello")]),
-        ({"inlineData": None, "text": "hello"}, [Text("hello")]),
+        ({"functionCall": None, "text": "hello"}, [ms.Text("hello")]),
+        ({"functionCall": {}, "text": "hello"}, [ms.Text("hello")]),
+        ({"inlineData": None, "text": "hello"}, [ms.Text("hello")]),
         ({"inlineData": None, "functionCall": CALL}, [ToolCall("made-1", "f", '{"a":1}')]),
-        ({"fileData": None, "text": "", "inlineData": BLOB}, [Image(data=b"\0\1\2", media_type="image/png")]),
-        ({"executableCode": None, "thought": True, "text": "hm"}, [Thinking("hm")]),
-        ({"thought": None, "text": "hello"}, [Text("hello")]),
+        ({"fileData": None, "text": "", "inlineData": BLOB}, [ms.Image(data=b"\0\1\2", media_type="image/png")]),
+        ({"executableCode": None, "thought": True, "text": "hm"}, [ms.Thinking("hm")]),
+        ({"thought": None, "text": "hello"}, [ms.Text("hello")]),
         ({"text": "", "newKind": 1}, [ProviderBlock("google", {"text": "", "newKind": 1})]),
         ({"text": None, "executableCode": {"code": "1"}}, [ProviderBlock("google", {"executableCode": {"code": "1"}})]),
         # The protocol has no part of two kinds. If a server sends one, nothing of it is lost.
-        ({"functionCall": CALL, "text": "hello"}, [Text("hello"), ToolCall("made-1", "f", '{"a":1}')]),
+        ({"functionCall": CALL, "text": "hello"}, [ms.Text("hello"), ToolCall("made-1", "f", '{"a":1}')]),
         (
             {"text": "hello", "executableCode": {"code": "1"}, "newKind": 2},
-            [Text("hello"), ProviderBlock("google", {"executableCode": {"code": "1"}, "newKind": 2})],
+            [ms.Text("hello"), ProviderBlock("google", {"executableCode": {"code": "1"}, "newKind": 2})],
         ),
         ({"functionCall": {**CALL, "partialArgs": None, "willContinue": None}}, [ToolCall("made-1", "f", '{"a":1}')]),
     ],
@@ -214,7 +213,7 @@ def test_no_member_of_a_gemini_part_hides_another(part: Any, expected: list[Any]
 def test_a_part_of_two_kinds_keeps_the_signature_on_the_call() -> None:
     part = {"text": "hello", "functionCall": CALL, "thoughtSignature": "c2ln"}
     text, call = decode("gemini", {"candidates": [{"content": {"parts": [part]}, "finishReason": "STOP"}]}).content
-    assert isinstance(text, Text)
+    assert isinstance(text, ms.Text)
     assert text.state is None
     assert isinstance(call, ToolCall)
     assert call.state.data == {"thoughtSignature": "c2ln"}
@@ -245,7 +244,7 @@ def test_a_null_member_of_geminis_partial_arguments_is_absent(pieces: Any, argum
     ],
 )
 def test_a_body_whose_content_is_null_is_no_answer(dialect: str, body: Any) -> None:
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ms.ProviderError) as failed:
         decode(dialect, body)
     assert str(body.get("detail") or "") in failed.value.message
 

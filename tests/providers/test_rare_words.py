@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream import ErrorEvent
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.messages import Message, ProviderBlock, Text
-from manystream.providers.model.request import Request
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.conformance.exchange import provider_for
 from tests.providers.gemini.sent import sent as sent_to_gemini
@@ -74,23 +71,23 @@ def test_numbers_of_responses_events_are_not_kept(member: str) -> None:
 ODD = [["text"], {"type": "text"}, 7]
 
 
-def sent(dialect: str, *messages: Message, **options: Any) -> Any:
+def sent(dialect: str, *messages: ms.Message, **options: Any) -> Any:
     provider = provider_for(dialect, "openai")
-    request = Request("m", messages, **options)
+    request = ms.Request("m", messages, **options)
     return json.loads(DIALECTS[dialect].encode(request, "m", provider, stream=False).body)
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
 def test_a_citation_of_an_odd_type_is_not_sent(odd: Any) -> None:
-    text = Text("cited", citations=[{"type": odd}])
-    body = sent("anthropic", Message.user("a"), Message.assistant(text), Message.user("b"))
+    text = ms.Text("cited", citations=[{"type": odd}])
+    body = sent("anthropic", ms.Message.user("a"), ms.Message.assistant(text), ms.Message.user("b"))
     assert body["messages"][1]["content"] in ("cited", [{"type": "text", "text": "cited"}])
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
 def test_a_schema_s_odd_format_is_not_sent(odd: Any) -> None:
     schema = {"type": "object", "properties": {"when": {"type": "string", "format": odd}}}
-    body = sent("anthropic", Message.user("a"), response_schema=schema)
+    body = sent("anthropic", ms.Message.user("a"), response_schema=schema)
     assert body["output_config"]["format"]["schema"]["properties"]["when"]["type"] == "string"
 
 
@@ -98,9 +95,9 @@ def test_a_schema_s_odd_format_is_not_sent(odd: Any) -> None:
 @pytest.mark.parametrize("dialect", ["anthropic", "gemini-interactions", "openai-responses"])
 def test_a_provider_s_block_of_an_odd_type_is_sent_as_it_is(dialect: str, odd: Any) -> None:
     name = provider_for(dialect, "openai").profile.name
-    block = ProviderBlock(name, {"type": odd})
-    assistant = Message.assistant([Text("text"), block])
-    body = sent(dialect, Message.user("a"), assistant, Message.user("b"))
+    block = ms.ProviderBlock(name, {"type": odd})
+    assistant = ms.Message.assistant([ms.Text("text"), block])
+    body = sent(dialect, ms.Message.user("a"), assistant, ms.Message.user("b"))
     assert json.dumps({"type": odd}) in json.dumps(body)
 
 
@@ -121,7 +118,7 @@ def test_a_result_without_an_output_is_empty(absent: Any) -> None:
         {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", **absent},
     ]
-    assert ResponsesConverter().decode_messages(items)[-1] == Message.tool_result("c", "")
+    assert ResponsesConverter().decode_messages(items)[-1] == ms.Message.tool_result("c", "")
 
 
 @pytest.mark.parametrize("odd", ODD, ids=["list", "object", "number"])
@@ -130,5 +127,5 @@ def test_an_event_of_an_odd_type_is_no_defect(dialect: str, odd: Any) -> None:
     for value in ({"type": odd}, {"object": odd}, {"error": {"type": odd, "code": odd}}, [{"type": odd}]):
         machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
         end = [*machine.feed("", json.dumps(value).encode()), *machine.end()][-1]
-        assert isinstance(end, ErrorEvent)
+        assert isinstance(end, ms.ErrorEvent)
         assert "defect" not in end.error.message

@@ -7,26 +7,25 @@ import json
 import pytest
 
 import manystream as ms
-from manystream.providers.model.messages import Block, CacheControl, ProviderState
 from manystream.providers.model.rows import messages_from_rows, rows_from_message
 from manystream.store import Row, RowError, message_from_row
 
-STATE = ProviderState("anthropic", {"k": 1})
+STATE = ms.ProviderState("anthropic", {"k": 1})
 STATE_JSON = {"provider": "anthropic", "data": {"k": 1}}
-MARK = CacheControl("1h")
+MARK = ms.CacheControl("1h")
 CARRIED = {"state": STATE_JSON, "cache_control": {"ttl": "1h"}}
 
 Stored = tuple[str, str | None, object]
 
-WRITTEN: list[tuple[ms.Role, Block, Stored]] = [
+WRITTEN: list[tuple[ms.Role, ms.Block, Stored]] = [
     (ms.Role.USER, ms.Text("a"), ("user", "a", None)),
     (ms.Role.USER, ms.Text("a", [{"url": "u"}], MARK, STATE),
         ("user", "a", {"state": STATE_JSON, "cache_control": {"ttl": "1h"}, "citations": [{"url": "u"}]})),
     (ms.Role.ASSISTANT, ms.Text("a"), ("assistant", "a", None)),
-    (ms.Role.ASSISTANT, ms.Text("", cache_control=CacheControl("5m")),
+    (ms.Role.ASSISTANT, ms.Text("", cache_control=ms.CacheControl("5m")),
         ("assistant", "", {"cache_control": {"ttl": "5m"}})),
     (ms.Role.TOOL, ms.Text("a"), ("assistant", "a", {"role": "tool"})),
-    (ms.Role.USER, ms.Text("a", cache_control=CacheControl()), ("user", "a", {"cache_control": {"ttl": None}})),
+    (ms.Role.USER, ms.Text("a", cache_control=ms.CacheControl()), ("user", "a", {"cache_control": {"ttl": None}})),
     (ms.Role.ASSISTANT, ms.ToolCall("t", "f", '{"a":1}', state=STATE, cache_control=MARK),
         ("tool_call", None, {"tool_call_id": "t", "tool_name": "f", "tool_args": '{"a":1}', **CARRIED})),
     (ms.Role.ASSISTANT, ms.ToolCall("t", "f", "{", complete=False),
@@ -91,7 +90,7 @@ def stored(row: Row) -> Stored:
 
 
 @pytest.mark.parametrize(("role", "block", "row"), WRITTEN)
-def test_a_block_with_all_its_members_is_one_row(role: ms.Role, block: Block, row: Stored) -> None:
+def test_a_block_with_all_its_members_is_one_row(role: ms.Role, block: ms.Block, row: Stored) -> None:
     (made,) = rows_from_message(ms.Message(role, block))
     assert stored(made) == row
     assert messages_from_rows([made], strict=False) == [ms.Message(role, block)]
@@ -104,7 +103,7 @@ REDACTED_JSON = {"data": "d", "state": STATE_JSON}
 CALL_JSON = {"tool_call_id": "t", "tool_name": "f", "tool_args": "{}"}
 NEXT = {"continues": True}
 
-SEVERAL: list[tuple[list[Block], list[Stored]]] = [
+SEVERAL: list[tuple[list[ms.Block], list[Stored]]] = [
     ([], [("assistant", "", {"empty": True})]),
     ([THINKING, CALL], [("tool_call", None, {**CALL_JSON, "thinking": THINKING_JSON})]),
     ([THINKING, REDACTED, CALL, CALL], [("tool_call", None,
@@ -128,7 +127,7 @@ SEVERAL: list[tuple[list[Block], list[Stored]]] = [
 
 
 @pytest.mark.parametrize(("blocks", "rows"), SEVERAL)
-def test_the_rows_of_several_blocks(blocks: list[Block], rows: list[Stored]) -> None:
+def test_the_rows_of_several_blocks(blocks: list[ms.Block], rows: list[Stored]) -> None:
     message = ms.Message.assistant(blocks)
     made = rows_from_message(message)
     assert [stored(row) for row in made] == rows
@@ -169,9 +168,9 @@ def row(kind: str, content: str | None = None, /, **data: object) -> Row:
     return Row(kind, content, json.dumps(data))
 
 
-READ: list[tuple[Row, Block]] = [
-    (row("user", "a", cache_control={"ttl": "5m"}), ms.Text("a", cache_control=CacheControl("5m"))),
-    (row("user", "a", cache_control={}), ms.Text("a", cache_control=CacheControl())),
+READ: list[tuple[Row, ms.Block]] = [
+    (row("user", "a", cache_control={"ttl": "5m"}), ms.Text("a", cache_control=ms.CacheControl("5m"))),
+    (row("user", "a", cache_control={}), ms.Text("a", cache_control=ms.CacheControl())),
     (row("user", "a", citations=None, state=None, cache_control=None, role=None), ms.Text("a")),
     (row("user", "a", continues=1, empty=1), ms.Text("a")),
     (row("tool_call", tool_call_id="1", id="2", tool_name="3", name="4", tool_args="", arguments="{}"),
@@ -193,7 +192,7 @@ READ: list[tuple[Row, Block]] = [
 
 
 @pytest.mark.parametrize(("stored", "block"), READ)
-def test_a_row_of_another_form_is_read(stored: Row, block: Block) -> None:
+def test_a_row_of_another_form_is_read(stored: Row, block: ms.Block) -> None:
     message = message_from_row(stored)
     assert message.content == [block]
 

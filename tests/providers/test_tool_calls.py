@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.json.json_values import same_text
-from manystream.providers.model.events import Event, FinishReason, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.model.response import Response
+from manystream.providers.model.events import ToolCallDelta, ToolCallDone, ToolCallStart
 from manystream.providers.openai.chat.tool_calls import LEGACY_INDEX, ToolCallMatcher
 from manystream.providers.wire import accumulate
 from manystream.providers.wire.accumulate import Accumulator
@@ -21,16 +21,16 @@ from tests.conformance.exchange import provider_for
 Fragment = tuple[str, int | None, str, str]
 
 
-def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[Event]]:
+def match(*fragments: Fragment) -> tuple[list[tuple[str, str, str]], list[ms.Event]]:
     """Return the calls that fragments make, and their events."""
     numbers = count(1)
     answer = Accumulator()
     matcher = ToolCallMatcher(answer, lambda: f"made-{next(numbers)}")
-    events: list[Event] = []
+    events: list[ms.Event] = []
     for fragment in fragments:
         events.extend(matcher.fragment(*fragment)[1])
     events.extend(matcher.release())
-    events.extend(answer.done(FinishReason.STOP, "stop")[:-1])
+    events.extend(answer.done(ms.FinishReason.STOP, "stop")[:-1])
     return [(call.id, call.name, call.arguments) for call in answer.response().tool_calls], events
 
 
@@ -145,7 +145,7 @@ def test_whole_calls_are_never_merged() -> None:
     matcher = ToolCallMatcher(answer, lambda: f"made-{next(numbers)}")
     for id in ("", "a", "a"):
         matcher.whole(id, "t", "{}")
-    answer.done(FinishReason.STOP, "stop")
+    answer.done(ms.FinishReason.STOP, "stop")
     assert [call.id for call in answer.response().tool_calls] == ["made-1", "a", "a_2"]
 
 
@@ -155,7 +155,7 @@ def test_a_whole_call_without_a_name_joins_no_other() -> None:
     matcher.whole("a", "t", '{"x":1}')
     for id in ("", "b", "a"):
         assert matcher.whole(id, "", '{"y":2}')[1] == ()
-    answer.done(FinishReason.STOP, "stop")
+    answer.done(ms.FinishReason.STOP, "stop")
     assert [(call.id, call.arguments) for call in answer.response().tool_calls] == [("a", '{"x":1}')]
     assert matcher.nameless == 3
 
@@ -268,7 +268,7 @@ AGAIN = [
 """Pieces of a call whose arguments come again in the last piece, and the arguments."""
 
 
-def run(dialect: str, events: Sequence[str]) -> tuple[list[Event], Response]:
+def run(dialect: str, events: Sequence[str]) -> tuple[list[ms.Event], ms.Response]:
     numbers = count(1)
     machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: f"made-{next(numbers)}")
     found = [each for event in events for each in machine.feed("", event.encode())]
@@ -284,7 +284,7 @@ def test_arguments_that_come_again_are_the_same_arguments(name: str, pieces: lis
     assert [(call.name, call.arguments, call.complete) for call in response.tool_calls] == [("f", arguments, True)]
     assert "".join(event.arguments for event in events if isinstance(event, ToolCallDelta)) == arguments
     assert response.warnings == ["the server sent the arguments of a call more than once; the call has them once"]
-    assert response.finish_reason is FinishReason.TOOL_USE
+    assert response.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_arguments_that_come_again_after_their_block_are_equal() -> None:

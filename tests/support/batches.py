@@ -9,8 +9,6 @@ from typing import cast
 import manystream as ms
 from manystream.batch import Batch, Journal, read_lines
 from manystream.cost import Cost
-from manystream.engine.call.completion import Completion, Timings
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 USAGE = ms.Usage(10, 20, 5, 4, 3, 35)
 COST = Cost("USD", Decimal(1), Decimal(0), Decimal(0), Decimal(2), Decimal(0), Decimal("0.5"), "m", "p")
@@ -56,16 +54,18 @@ def unrecorded(answers: Path) -> float | None:
     return cast("float", found[-1]["unrecorded_usd"]) if found else None
 
 
-def completed(response: ms.Response | None = None, **members: object) -> Completion:
+def completed(response: ms.Response | None = None, **members: object) -> ms.Completion:
     given = response or ms.Response([ms.Text("yes")], ms.FinishReason.STOP, usage=USAGE, model="m-1")
-    values: dict[str, object] = {"attempts": 1, "timings": Timings(finished=1.23456), "request_id": "r", **members}
-    return Completion(True, 200, given, **values)  # type: ignore[arg-type]
+    values: dict[str, object] = {"attempts": 1, "timings": ms.Timings(finished=1.23456), "request_id": "r", **members}
+    return ms.Completion(True, 200, given, **values)  # type: ignore[arg-type]
 
 
-def failed(category: ErrorCategory = ErrorCategory.SERVER, message: str = "no", **members: object) -> Completion:
+def failed(
+    category: ms.ErrorCategory = ms.ErrorCategory.SERVER, message: str = "no", **members: object
+) -> ms.Completion:
     spent = members.pop("spent", None)
-    error = ProviderError(message, category=category, **members)  # type: ignore[arg-type]
-    return Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
+    error = ms.ProviderError(message, category=category, **members)  # type: ignore[arg-type]
+    return ms.Completion(False, 500, None, error, attempts=3, cost=spent)  # type: ignore[arg-type]
 
 
 def provider() -> ms.Provider:

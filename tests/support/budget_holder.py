@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manystream.engine.traffic.budgets.amounts import Amounts
+import manystream as ms
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
 from manystream.ray.amount_leases import WorkerAmount
@@ -29,7 +29,7 @@ class BudgetHolder:
 
     def call(self, dollars: float) -> None:
         """Start a call that costs at most so many US dollars. It may have to wait."""
-        claim = Claim(Amounts(usd=dollars))
+        claim = Claim(ms.Amounts(usd=dollars))
         found = self._budgets.reserve(None, claim.amounts, 0.0)
         if isinstance(found, Account):
             self._budgets.wait(claim, found)
@@ -40,7 +40,7 @@ class BudgetHolder:
     def end(self, place: int, dollars: float) -> None:
         """End a running call, which has cost so many US dollars."""
         self.used += dollars
-        self._budgets.settle(self.running.pop(place), Amounts(usd=dollars), 0.0)
+        self._budgets.settle(self.running.pop(place), ms.Amounts(usd=dollars), 0.0)
         self._go_on()
 
     def _go_on(self) -> None:

@@ -5,18 +5,18 @@ Tests run every stream of every dialect through `OrderChecker`.
 
 from __future__ import annotations
 
-from manystream.providers.model.events import Event, EventType
+import manystream as ms
 
 STREAM_ORDER: dict[str, dict[str, str]] = {
-    "before": {EventType.START: "open", EventType.ERROR: "ended"},
+    "before": {ms.EventType.START: "open", ms.EventType.ERROR: "ended"},
     "open": {
-        EventType.TEXT_DELTA: "open",
-        EventType.THINKING_DELTA: "open",
-        EventType.TOOL_CALL_START: "open",
-        EventType.TOOL_CALL_DELTA: "open",
-        EventType.TOOL_CALL_DONE: "open",
-        EventType.DONE: "ended",
-        EventType.ERROR: "ended",
+        ms.EventType.TEXT_DELTA: "open",
+        ms.EventType.THINKING_DELTA: "open",
+        ms.EventType.TOOL_CALL_START: "open",
+        ms.EventType.TOOL_CALL_DELTA: "open",
+        ms.EventType.TOOL_CALL_DONE: "open",
+        ms.EventType.DONE: "ended",
+        ms.EventType.ERROR: "ended",
     },
     "ended": {},
 }
@@ -24,13 +24,13 @@ STREAM_ORDER: dict[str, dict[str, str]] = {
 
 BLOCK_ORDER: dict[str, dict[str, str]] = {
     "new": {
-        EventType.TEXT_DELTA: "text",
-        EventType.THINKING_DELTA: "thinking",
-        EventType.TOOL_CALL_START: "call",
+        ms.EventType.TEXT_DELTA: "text",
+        ms.EventType.THINKING_DELTA: "thinking",
+        ms.EventType.TOOL_CALL_START: "call",
     },
-    "text": {EventType.TEXT_DELTA: "text"},
-    "thinking": {EventType.THINKING_DELTA: "thinking"},
-    "call": {EventType.TOOL_CALL_DELTA: "call", EventType.TOOL_CALL_DONE: "closed"},
+    "text": {ms.EventType.TEXT_DELTA: "text"},
+    "thinking": {ms.EventType.THINKING_DELTA: "thinking"},
+    "call": {ms.EventType.TOOL_CALL_DELTA: "call", ms.EventType.TOOL_CALL_DONE: "closed"},
     "closed": {},
 }
 """State of one content block (one index) → event → next state. An event that is not in the table is not allowed."""
@@ -49,7 +49,7 @@ class OrderChecker:
         self.stream: str = "before"
         self._blocks: dict[int, str] = {}
 
-    def check(self, event: Event) -> None:
+    def check(self, event: ms.Event) -> None:
         """Check the next event. Raises `OrderError`."""
         following = STREAM_ORDER[self.stream].get(event.type)
         if following is None:
@@ -62,5 +62,5 @@ class OrderChecker:
             if following is None:
                 raise OrderError(f"{event.type} is not allowed while block {index} is {state!r}")
             self._blocks[index] = following
-        if event.type is EventType.DONE and "call" in self._blocks.values():
+        if event.type is ms.EventType.DONE and "call" in self._blocks.values():
             raise OrderError("DONE while a tool call is open")

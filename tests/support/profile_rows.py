@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from manystream.providers.wire.quirks import SessionField
+import manystream as ms
 
-CACHE_KEY = SessionField(member="prompt_cache_key")
-AFFINITY = SessionField(header="x-session-affinity")
+CACHE_KEY = ms.SessionField(member="prompt_cache_key")
+AFFINITY = ms.SessionField(header="x-session-affinity")
 
 BEDROCK_HOSTS = ("bedrock-mantle.*.api.aws", "bedrock-runtime.*.amazonaws.com")
 CLAUDE: dict[str, object] = {"strict_end": True, "tool_name": "word_128", "signed_thinking_only": True}
@@ -137,10 +137,10 @@ ROWS: dict[str, Row] = {
     ),
     "xai": Row("openai-chat", "https://api.x.ai/v1", ("XAI_API_KEY",),
         {**COMPATIBLE, "efforts": ("low", "low", "high", "high"), "reasoning_return": "reasoning_content",
-        "session": SessionField(header="x-grok-conv-id")}, aliases=("grok",), prefixes=("grok-",)),
+        "session": ms.SessionField(header="x-grok-conv-id")}, aliases=("grok",), prefixes=("grok-",)),
     "openrouter": Row("openai-chat", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
         {"max_tokens_member": "max_tokens", "thinking": "reasoning", "cache_mark": "cache_control", "file_urls": True,
-        "video_parts": True, "reasoning_return": "reasoning_details", "session": SessionField(member="session_id")}),
+        "video_parts": True, "reasoning_return": "reasoning_details", "session": ms.SessionField(member="session_id")}),
     "together": Row("openai-chat", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",),
         {**COMPATIBLE, "video_parts": True}, addresses=("api.together.ai",), urls=("TOGETHER_BASE_URL/v1",)),
     "fireworks": Row("openai-chat", "https://api.fireworks.ai/inference/v1", ("FIREWORKS_API_KEY",),
@@ -239,7 +239,7 @@ ROWS: dict[str, Row] = {
     "bedrock-responses": Row("openai-responses", "", ("AWS_BEARER_TOKEN_BEDROCK",), {"strict_end": True},
         aliases=("bedrock",), addresses=BEDROCK_HOSTS, urls=("AWS_BEDROCK_BASE_URL",)),
     "openrouter-responses": Row("openai-responses", "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",),
-        {"session": SessionField(header="x-session-id")}, aliases=("openrouter",)),
+        {"session": ms.SessionField(header="x-session-id")}, aliases=("openrouter",)),
     "vercel-responses": Row("openai-responses", "https://ai-gateway.vercel.sh/v1", ("AI_GATEWAY_API_KEY",), {},
         aliases=("vercel",)),
     "xai-responses": Row("openai-responses", "https://api.x.ai/v1", ("XAI_API_KEY",), {"session": CACHE_KEY},
@@ -261,13 +261,13 @@ ROWS: dict[str, Row] = {
         aliases=("lm-studio",), addresses=("127.0.0.1:1234",), needs_key=False),
     "vllm": Row("openai-chat", "http://localhost:8000/v1", ("VLLM_API_KEY",),
         {**COMPATIBLE, "thinking": "chat_template_kwargs", "video_parts": True,
-        "session": SessionField(header="x-session-id", hashed=False)}, needs_key=False),
+        "session": ms.SessionField(header="x-session-id", hashed=False)}, needs_key=False),
     "sglang": Row("openai-chat", "http://localhost:30000/v1", ("SGLANG_API_KEY",),
         {**COMPATIBLE, "thinking": "chat_template_kwargs",
-        "session": SessionField(header="x-smg-routing-key", hashed=False), "token_ids": "sglang"}, needs_key=False),
+        "session": ms.SessionField(header="x-smg-routing-key", hashed=False), "token_ids": "sglang"}, needs_key=False),
     "dynamo": Row("openai-chat", "http://localhost:8000/v1", ("DYNAMO_API_KEY",),
         {**COMPATIBLE, "thinking": "chat_template_kwargs",
-        "session": SessionField(header="x-dynamo-session-id", hashed=False)}, needs_key=False),
+        "session": ms.SessionField(header="x-dynamo-session-id", hashed=False)}, needs_key=False),
     "llama-cpp": Row("openai-chat", "http://localhost:8080/v1", ("LLAMA_API_KEY",),
         {**COMPATIBLE, "thinking": "chat_template_kwargs", "reasoning_return": "reasoning_content",
         "token_ids": "logprobs"}, aliases=("llama.cpp",), needs_key=False),
@@ -277,7 +277,7 @@ ROWS: dict[str, Row] = {
         {**COMPATIBLE, "thinking": "chat_template_kwargs", "token_ids": "none"}, needs_key=False),
     "litellm": Row("openai-chat", "http://localhost:4000/v1", ("LITELLM_API_KEY",),
         {"max_tokens_member": "by_model", "cache_mark": "cache_control", "reasoning_return": "as_received",
-        "session": SessionField(header="x-litellm-session-id", hashed=False)}, needs_key=False),
+        "session": ms.SessionField(header="x-litellm-session-id", hashed=False)}, needs_key=False),
     "vllm-generate": Row("vllm-generate", "http://localhost:8000", ("VLLM_API_KEY",), {"strict_end": True},
         aliases=("vllm",), needs_key=False),
     "sglang-generate": Row("sglang-generate", "http://localhost:30000", ("SGLANG_API_KEY",), {"strict_end": True},

@@ -10,10 +10,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import manystream as ms
 from manystream.transport.errors import Phase
 from manystream.transport.http1 import Connection, State
 from manystream.transport.loop import Loop, Pollable
-from manystream.transport.pool import PoolLimits
 from tests.support.addresses import open_sockets
 from tests.support.exchanges import HEAD, RecordedExchange, open_rig
 from tests.transport.test_pool import OK, A, B, Rig
@@ -85,7 +85,7 @@ async def test_an_early_success_does_not_end_the_upload(status: bytes) -> None:
 
 
 async def test_an_unwatchable_connection_leaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_pool(PoolLimits(max_per_origin=1, max_connections=1)) as rig:
+    async with open_pool(ms.PoolLimits(max_per_origin=1, max_connections=1)) as rig:
 
         def refuse(self: Loop, connection: Pollable) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -162,7 +162,7 @@ async def test_a_reused_connection_outlives_its_drain_timeout(autojump_clock: Mo
 
 
 async def test_a_drained_connection_that_breaks_frees_its_place(autojump_clock: MockClock) -> None:
-    async with open_pool(PoolLimits(max_per_origin=1)) as rig:
+    async with open_pool(ms.PoolLimits(max_per_origin=1)) as rig:
         connection = await drained(rig)
         waiting = rig.ask()
         rig.other_end[connection.sock].sendall(b"no chunk\r\n")
@@ -206,7 +206,7 @@ async def test_a_reset_while_sending_closes_the_socket() -> None:
 
 
 async def test_bytes_after_a_response_free_the_connection_s_place() -> None:
-    async with open_pool(PoolLimits(max_per_origin=1)) as rig:
+    async with open_pool(ms.PoolLimits(max_per_origin=1)) as rig:
         first, second = rig.ask(), rig.ask()
         await rig.settle()
         server = rig.other_end[first.connection.sock]

@@ -4,9 +4,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+import manystream as ms
 from manystream.transport.errors import Phase, TransportError
 from manystream.transport.http1 import Connection, State
-from manystream.transport.pool import PoolLimits
 from manystream.transport.url import Origin
 from tests.transport.test_pool import A, Asker, B, Rig, open_rig
 
@@ -27,7 +27,7 @@ async def idle(rig: Rig, count: int) -> list[Asker]:
 
 
 async def test_the_limits_of_a_pool() -> None:
-    limits = PoolLimits()
+    limits = ms.PoolLimits()
     assert (limits.max_connections, limits.max_per_origin, limits.max_idle) == (20_000, 20_000, 20_000)
     assert (limits.idle_expiry, limits.drain_seconds, limits.max_age) == (15.0, 2.0, 300.0)
 
@@ -64,13 +64,13 @@ async def test_each_connection_is_reported_when_it_opens_and_closes() -> None:
 
 
 async def test_only_so_many_idle_connections_are_kept() -> None:
-    async with open_rig(PoolLimits(max_idle=2)) as rig:
+    async with open_rig(ms.PoolLimits(max_idle=2)) as rig:
         askers = await idle(rig, 3)
         assert [state(asker) for asker in askers] == [State.IDLE, State.IDLE, State.CLOSED]
 
 
 async def test_an_old_connection_is_not_used_again(autojump_clock: MockClock) -> None:
-    async with open_rig(PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
+    async with open_rig(ms.PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
         (first,) = await idle(rig, 1)
         opened = first.connection.opened_at
         await trio.sleep(opened + 99.5 - trio.current_time())
@@ -87,7 +87,7 @@ async def test_an_old_connection_is_not_used_again(autojump_clock: MockClock) ->
 
 
 async def test_a_connection_that_became_old_while_idle_is_closed(autojump_clock: MockClock) -> None:
-    async with open_rig(PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
+    async with open_rig(ms.PoolLimits(idle_expiry=1e6, max_age=100)) as rig:
         old, young = await idle(rig, 1), Asker()
         await trio.sleep(200)
         rig.ask(B)
@@ -155,7 +155,7 @@ async def test_a_raising_expiry_is_repeated_later(autojump_clock: MockClock, mon
             raise RuntimeError("a defect")
         close(connection)
 
-    async with open_rig(PoolLimits(idle_expiry=5)) as rig:
+    async with open_rig(ms.PoolLimits(idle_expiry=5)) as rig:
         (asker,) = await idle(rig, 1)
         since = asker.connection.idle_since
         monkeypatch.setattr(Connection, "close", failing)
@@ -187,7 +187,7 @@ async def test_another_error_of_a_dial_closes_no_idle_connection() -> None:
 
 
 async def test_waiters_that_gave_up_do_not_fill_the_queue() -> None:
-    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+    async with open_rig(ms.PoolLimits(max_per_origin=1)) as rig:
         askers = [rig.ask() for _ in range(201)]
         host = rig.pool._hosts[A]
         await rig.settle()
@@ -220,7 +220,7 @@ class Broken(Asker):
 
 @pytest.mark.parametrize("how", ["dialled", "idle", "handed over"])
 async def test_a_connection_whose_waiter_raises_is_closed(how: str) -> None:
-    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+    async with open_rig(ms.PoolLimits(max_per_origin=1)) as rig:
         first, broken = rig.ask(), Broken()
         if how == "dialled":
             rig.pool.abandon(first)
@@ -279,7 +279,7 @@ async def test_a_dropped_pool_knows_no_waiter() -> None:
 
 
 async def test_a_fresh_waiter_takes_no_connection_that_was_used() -> None:
-    async with open_rig(PoolLimits(max_per_origin=1)) as rig:
+    async with open_rig(ms.PoolLimits(max_per_origin=1)) as rig:
         first, fresh = rig.ask(), Asker()
         await rig.settle()
         rig.pool.acquire(A, fresh, fresh=True)
@@ -288,7 +288,7 @@ async def test_a_fresh_waiter_takes_no_connection_that_was_used() -> None:
 
 
 async def test_origins_take_turns_under_the_total_cap() -> None:
-    async with open_rig(PoolLimits(max_connections=1)) as rig:
+    async with open_rig(ms.PoolLimits(max_connections=1)) as rig:
         c = Origin("http", "c.test", 80)
         askers = [rig.ask(c), rig.ask(A), rig.ask(A), rig.ask(A), rig.ask(B), rig.ask(B)]
         order: list[int] = []

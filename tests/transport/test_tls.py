@@ -24,17 +24,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+import manystream as ms
 from manystream.transport import tls
 from manystream.transport.errors import Phase, TransportError
-from manystream.transport.tls import (
-    NOT_TLS_REASONS,
-    VERIFY_HINTS,
-    ClientCertificate,
-    TLSConfig,
-    TLSConfigError,
-    handshake,
-    make_context,
-)
+from manystream.transport.tls import NOT_TLS_REASONS, VERIFY_HINTS, TLSConfigError, handshake, make_context
 from manystream.transport.tls_socket import TLSSocket
 from tests.support.addresses import TLSPeer, closed_port, echoes, hang, reset, serving
 from tests.transport.test_dial import facts
@@ -125,7 +118,7 @@ async def test_an_unknown_ca_is_refused_with_a_hint(trusting: ssl.SSLContext) ->
 
 
 async def test_the_system_s_cas_are_the_default(ca: trustme.CA) -> None:
-    error = await refused(TLSPeer(ca.issue_cert(NAME)), make_context(TLSConfig()))
+    error = await refused(TLSPeer(ca.issue_cert(NAME)), make_context(ms.TLSConfig()))
     assert "certificate verify failed" in str(error)
 
 
@@ -154,7 +147,7 @@ async def test_a_common_name_is_not_used_as_a_host_name(ca: trustme.CA, trusting
     assert re.search("Hostname mismatch|Empty Subject Alternative Name", str(error))
 
 
-def strict(config: TLSConfig) -> ssl.SSLContext:
+def strict(config: ms.TLSConfig) -> ssl.SSLContext:
     """Return a new context of this configuration with the flag that Python 3.13 and newer set by default."""
     context = make_context.__wrapped__(config)
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -162,7 +155,7 @@ def strict(config: TLSConfig) -> ssl.SSLContext:
 
 
 async def test_a_certificate_without_names_is_refused_with_a_hint(ca: trustme.CA) -> None:
-    context = strict(TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
+    context = strict(ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode()))
     error = await refused(TLSPeer(ca.issue_cert(common_name=NAME)), context)
     assert "the certificate names no host: renew it with a subjectAltName" in str(error)
     assert error.permanent
@@ -189,12 +182,12 @@ def certificate_of_an_old_authority() -> tuple[str, trustme.LeafCert]:
 
 async def test_an_old_authority_is_refused_with_a_hint_unless_lenient() -> None:
     pem, certificate = certificate_of_an_old_authority()
-    error = await refused(TLSPeer(certificate), strict(TLSConfig(ca_data=pem)))
+    error = await refused(TLSPeer(certificate), strict(ms.TLSConfig(ca_data=pem)))
     assert re.search(r"verify failed: .* \(Python 3.13 .* RFC 5280: .*TLSConfig\(lenient=True\)\)", str(error))
     assert error.permanent
     peer = TLSPeer(certificate)
     async with serving(peer.serve) as port, connected(port) as sock:
-        with await handshake(sock, make_context(TLSConfig(ca_data=pem, lenient=True)), NAME) as secured:
+        with await handshake(sock, make_context(ms.TLSConfig(ca_data=pem, lenient=True)), NAME) as secured:
             assert await echoes(secured)
 
 
@@ -208,15 +201,15 @@ def test_only_lenient_removes_python_s_rules(monkeypatch: pytest.MonkeyPatch, by
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", create_default_context)
-    assert make_context.__wrapped__(TLSConfig()).verify_flags & ssl.VERIFY_X509_STRICT == by_default
-    lenient = make_context.__wrapped__(TLSConfig(lenient=True))
+    assert make_context.__wrapped__(ms.TLSConfig()).verify_flags & ssl.VERIFY_X509_STRICT == by_default
+    lenient = make_context.__wrapped__(ms.TLSConfig(lenient=True))
     assert not lenient.verify_flags & ssl.VERIFY_X509_STRICT
     assert lenient.verify_mode is ssl.CERT_REQUIRED
     assert lenient.check_hostname
 
 
 async def test_lenient_accepts_no_other_name_and_no_unknown_ca(ca: trustme.CA) -> None:
-    lenient = make_context(TLSConfig(ca_data=ca.cert_pem.bytes().decode(), lenient=True))
+    lenient = make_context(ms.TLSConfig(ca_data=ca.cert_pem.bytes().decode(), lenient=True))
     assert "mismatch" in str(await refused(TLSPeer(ca.issue_cert("other.example.test")), lenient))
     assert "unable to get local issuer" in str(await refused(TLSPeer(trustme.CA().issue_cert(NAME)), lenient))
 
@@ -224,7 +217,7 @@ async def test_lenient_accepts_no_other_name_and_no_unknown_ca(ca: trustme.CA) -
 async def test_the_server_s_own_certificate_can_be_trusted_alone(ca: trustme.CA) -> None:
     """Python 3.13 and newer trust it by default. Before, only a certificate that signed itself was trusted."""
     certificate = ca.issue_cert(NAME)
-    trusted = make_context(TLSConfig(ca_data=certificate.cert_chain_pems[0].bytes().decode()))
+    trusted = make_context(ms.TLSConfig(ca_data=certificate.cert_chain_pems[0].bytes().decode()))
     peer = TLSPeer(certificate)
     async with serving(peer.serve) as port, connected(port) as sock:
         with await handshake(sock, trusted, NAME) as secured:
@@ -325,8 +318,8 @@ async def test_a_handshake_cancelled_before_it_begins_sends_nothing(trusting: ss
 async def test_a_client_certificate_is_presented_on_request(ca: trustme.CA, tmp_path: Path) -> None:
     own = ca.issue_cert("client@example.test")
     own.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "client.pem"))
-    config = TLSConfig(
-        ca_data=ca.cert_pem.bytes().decode(), client_certificate=ClientCertificate(str(tmp_path / "client.pem"))
+    config = ms.TLSConfig(
+        ca_data=ca.cert_pem.bytes().decode(), client_certificate=ms.ClientCertificate(str(tmp_path / "client.pem"))
     )
     peer = TLSPeer(ca.issue_cert(NAME), client_ca=ca)
     async with serving(peer.serve) as port, connected(port) as sock:
@@ -347,19 +340,19 @@ def encrypted_key(own: trustme.LeafCert, folder: Path) -> tuple[str, str]:
 
 def test_an_encrypted_key_is_opened_with_its_password(ca: trustme.CA, tmp_path: Path) -> None:
     files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
-    assert make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET)))
+    assert make_context(ms.TLSConfig(client_certificate=ms.ClientCertificate(*files, SECRET)))
 
 
 def test_an_encrypted_key_without_its_password_is_an_error(ca: trustme.CA, tmp_path: Path) -> None:
     files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
     with pytest.raises(TLSConfigError, match=r"certificate\.pem needs a password"):
-        make_context(TLSConfig(client_certificate=ClientCertificate(*files)))
+        make_context(ms.TLSConfig(client_certificate=ms.ClientCertificate(*files)))
 
 
 def test_a_wrong_password_is_an_error_without_the_password(ca: trustme.CA, tmp_path: Path) -> None:
     files = encrypted_key(ca.issue_cert("client@example.test"), tmp_path)
     with pytest.raises(TLSConfigError, match=r"certificate\.pem and .*key\.pem: ") as caught:
-        make_context(TLSConfig(client_certificate=ClientCertificate(*files, SECRET + "-wrong")))
+        make_context(ms.TLSConfig(client_certificate=ms.ClientCertificate(*files, SECRET + "-wrong")))
     assert SECRET not in repr(caught.value)
 
 
@@ -369,21 +362,21 @@ def test_missing_or_invalid_pem_files_are_named(tmp_path: Path) -> None:
     absent = str(tmp_path / "absent.pem")
     for path in (absent, str(junk)):
         with pytest.raises(TLSConfigError, match=re.escape(path)):
-            make_context(TLSConfig(ca_file=path))
+            make_context(ms.TLSConfig(ca_file=path))
         with pytest.raises(TLSConfigError, match=re.escape(path)):
-            make_context(TLSConfig(client_certificate=ClientCertificate(path)))
+            make_context(ms.TLSConfig(client_certificate=ms.ClientCertificate(path)))
     with pytest.raises(TLSConfigError, match="ca_data"):
-        make_context(TLSConfig(ca_data="no certificate"))
+        make_context(ms.TLSConfig(ca_data="no certificate"))
 
 
 def test_pem_text_may_have_comments_in_any_language(ca: trustme.CA) -> None:
     pem = ca.cert_pem.bytes().decode()
-    context = make_context(TLSConfig(ca_data=f"# Főtanúsítvány \ud800\n{pem}# 認証局\n"))
-    assert context.get_ca_certs() == make_context(TLSConfig(ca_data=pem)).get_ca_certs()
+    context = make_context(ms.TLSConfig(ca_data=f"# Főtanúsítvány \ud800\n{pem}# 認証局\n"))
+    assert context.get_ca_certs() == make_context(ms.TLSConfig(ca_data=pem)).get_ca_certs()
 
 
-@pytest.mark.parametrize("config", [TLSConfig(ca_file=""), TLSConfig(ca_data="")])
-def test_an_empty_authority_does_not_mean_those_of_the_system(config: TLSConfig) -> None:
+@pytest.mark.parametrize("config", [ms.TLSConfig(ca_file=""), ms.TLSConfig(ca_data="")])
+def test_an_empty_authority_does_not_mean_those_of_the_system(config: ms.TLSConfig) -> None:
     with pytest.raises(TLSConfigError, match="leave them out to trust the system's CAs"):
         make_context(config)
 
@@ -391,23 +384,23 @@ def test_an_empty_authority_does_not_mean_those_of_the_system(config: TLSConfig)
 def test_one_context_is_made_for_equal_configurations(ca: trustme.CA, tmp_path: Path) -> None:
     ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     path = str(tmp_path / "ca.pem")
-    assert make_context(TLSConfig(ca_file=path)) is make_context(TLSConfig(ca_file=path))
-    assert make_context(TLSConfig(ca_file=path)) is not make_context(TLSConfig())
+    assert make_context(ms.TLSConfig(ca_file=path)) is make_context(ms.TLSConfig(ca_file=path))
+    assert make_context(ms.TLSConfig(ca_file=path)) is not make_context(ms.TLSConfig())
 
 
 def test_every_context_verifies_certificate_and_name() -> None:
-    context = make_context(TLSConfig())
+    context = make_context(ms.TLSConfig())
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     assert not context.hostname_checks_common_name
 
 
 def test_no_version_below_tls_1_2_is_offered() -> None:
-    assert make_context(TLSConfig()).minimum_version is ssl.TLSVersion.TLSv1_2
+    assert make_context(ms.TLSConfig()).minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def test_a_password_is_in_no_repr() -> None:
-    config = TLSConfig(client_certificate=ClientCertificate("c.pem", "k.pem", SECRET))
+    config = ms.TLSConfig(client_certificate=ms.ClientCertificate("c.pem", "k.pem", SECRET))
     assert "c.pem" in repr(config)
     assert SECRET not in repr(config)
 

@@ -10,7 +10,6 @@ import pytest
 import manystream as ms
 from manystream.providers.anthropic.arguments import read_body
 from manystream.providers.convert.sdk_arguments import CallOptions
-from manystream.providers.errors import InvalidRequestError
 from tests.providers.sdk_bodies import sent_by_us
 
 MODEL = "claude-opus-4-6"
@@ -166,7 +165,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_an_argument_that_cannot_be_read_is_named(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         read(**arguments)
     assert str(raised.value).startswith(message)
 
@@ -179,7 +178,7 @@ def test_errors_about_a_body_begin_with_its_place() -> None:
         ({**BASE, "thinking": {"type": "enabled", "budget_tokens": "9"}}, "lines[3].thinking.budget_tokens: must be"),
     ]
     for body, message in bodies:
-        with pytest.raises(InvalidRequestError) as raised:
+        with pytest.raises(ms.InvalidRequestError) as raised:
             read_body(body, CallOptions(), "lines[3]")
         assert str(raised.value).startswith(message)
 

@@ -2,13 +2,12 @@
 
 import manystream as ms
 from manystream.providers.catalog.registry import dialect_of
-from manystream.providers.model.request import Request
 from tests.providers.catalog.test_batches import PROVIDERS, interface
 
 
 def test_anthropic_sends_the_headers_of_all_lines_of_a_batch() -> None:
     kind = interface("anthropic")
-    request = Request("m", [ms.Message.user("Hi")], extra_headers={"anthropic-beta": "files-1"})
+    request = ms.Request("m", [ms.Message.user("Hi")], extra_headers={"anthropic-beta": "files-1"})
     wire = dialect_of(PROVIDERS["anthropic"].profile).encode(request, "m", PROVIDERS["anthropic"], stream=False)
     group = kind.group("m", wire)
     assert group is not None

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
-from manystream.providers.model.events import (
-    Done,
-    FinishReason,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ErrorCategory
+from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from tests.providers.anthropic.wire import (
     LENIENT,
     MESSAGE,
@@ -44,7 +35,7 @@ def test_a_call_ends_when_the_next_block_begins() -> None:
         ToolCallDone(0, True), ToolCallStart(1, "toolu_2", "look"), ToolCallDelta(1, '{"city": "Rome"}'),
         ToolCallDone(1, True),
     ]  # fmt: skip
-    assert outcome.done.finish_reason is FinishReason.TOOL_USE
+    assert outcome.done.finish_reason is ms.FinishReason.TOOL_USE
     assert [c.parsed for c in outcome.response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
 
 
@@ -57,14 +48,14 @@ def test_a_calls_end_is_delivered_with_the_stop_reason() -> None:
 @pytest.mark.parametrize("pieces", [(), ("",), ("", "")], ids=["no delta", "an empty delta", "two empty deltas"])
 def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) -> None:
     outcome = run_at_every_split(START + call(0, *pieces) + finish("tool_use") + STOP)
-    assert outcome.response.content == [ToolCall("toolu_1", "look", "{}")]
+    assert outcome.response.content == [ms.ToolCall("toolu_1", "look", "{}")]
     assert outcome.events[1:-1] == [ToolCallStart(0, "toolu_1", "look"), ToolCallDelta(0, "{}"), ToolCallDone(0, True)]
 
 
 def test_input_in_the_start_event_is_delivered_once() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "n": 1}}
     outcome = run_at_every_split(START + block(0, start) + finish("tool_use") + STOP)
-    assert outcome.response.content == [ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
+    assert outcome.response.content == [ms.ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
 
 
 def test_streamed_arguments_replace_the_input_of_the_start() -> None:
@@ -79,7 +70,7 @@ def test_a_calls_other_members_are_kept_as_state() -> None:
     caller: dict[str, object] = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {}, "caller": caller}
     content = run(START + block(0, start) + finish("tool_use") + STOP).response.content
-    assert content == [ToolCall("t", "look", "{}", state=ProviderState("anthropic", {"caller": caller}))]
+    assert content == [ms.ToolCall("t", "look", "{}", state=ms.ProviderState("anthropic", {"caller": caller}))]
 
 
 def test_a_missing_call_id_is_made() -> None:
@@ -89,7 +80,7 @@ def test_a_missing_call_id_is_made() -> None:
 
 def test_a_call_without_a_name_is_a_provider_block() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "input": {}}
-    assert run(START + block(0, start) + finish() + STOP).response.content == [ProviderBlock("anthropic", start)]
+    assert run(START + block(0, start) + finish() + STOP).response.content == [ms.ProviderBlock("anthropic", start)]
 
 
 @pytest.mark.parametrize("stop", [True, False], ids=["block stopped", "block left open"])
@@ -104,7 +95,7 @@ def test_a_call_that_was_cut_off_is_not_complete(reason: str, stop: bool) -> Non
 def test_a_cut_off_call_with_valid_json_is_not_complete() -> None:
     outcome = run(START + call(0, '{"a": 1}') + finish("max_tokens") + STOP)
     assert outcome.events[-2] == ToolCallDone(0, False)
-    assert outcome.done.finish_reason is FinishReason.LENGTH
+    assert outcome.done.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_a_call_before_text_that_was_cut_off_is_complete() -> None:
@@ -113,12 +104,12 @@ def test_a_call_before_text_that_was_cut_off_is_complete() -> None:
 
 def test_a_truncated_call_is_kept_and_not_complete() -> None:
     outcome = run(START + call(0, '{"a"', stop=False))
-    assert outcome.response.tool_calls == [ToolCall("toolu_1", "look", '{"a"', complete=False)]
+    assert outcome.response.tool_calls == [ms.ToolCall("toolu_1", "look", '{"a"', complete=False)]
 
 
 def test_calls_made_turn_a_stop_into_tool_use_but_never_a_length() -> None:
-    assert run(START + call(0, "{}") + finish("end_turn") + STOP).done.finish_reason is FinishReason.TOOL_USE
-    assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is FinishReason.LENGTH
+    assert run(START + call(0, "{}") + finish("end_turn") + STOP).done.finish_reason is ms.FinishReason.TOOL_USE
+    assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_server_side_calls_and_results_are_provider_blocks() -> None:
@@ -136,19 +127,19 @@ def test_server_side_calls_and_results_are_provider_blocks() -> None:
     )  # fmt: skip
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [
-        ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}),
-        ProviderBlock("anthropic", result),
-        Text("Rain."),
+        ms.ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}),
+        ms.ProviderBlock("anthropic", result),
+        ms.Text("Rain."),
     ]
     assert outcome.response.tool_calls == []
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 def test_a_cut_off_server_call_keeps_its_input_as_text() -> None:
     use: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     wire = START + block(0, use, {"type": "input_json_delta", "partial_json": '{"query": "ra'}, stop=False)
     for ending in (finish("max_tokens") + STOP, ""):
-        assert run(wire + ending).response.content == [ProviderBlock("anthropic", {**use, "input": '{"query": "ra'})]
+        assert run(wire + ending).response.content == [ms.ProviderBlock("anthropic", {**use, "input": '{"query": "ra'})]
 
 
 def test_a_pair_cut_inside_a_server_calls_input_is_joined() -> None:
@@ -158,7 +149,7 @@ def test_a_pair_cut_inside_a_server_calls_input_is_joined() -> None:
         delta = '{"type": "input_json_delta", "partial_json": "' + piece + '"}'
         wire += 'data: {"type": "content_block_delta", "index": 0, "delta": ' + delta + "}\n\n"
     content = run(wire + finish("pause_turn") + STOP).response.content[0]
-    assert isinstance(content, ProviderBlock)
+    assert isinstance(content, ms.ProviderBlock)
     assert content.data["input"] == {"query": "🌊 sea \ufffd"}
 
 
@@ -167,7 +158,7 @@ def test_a_compaction_is_joined_from_its_deltas() -> None:
     delta: dict[str, object] = {"type": "compaction_delta", "content": "So far: …", "encrypted_content": None}
     content = run_at_every_split(START + block(0, start, delta) + text(1, "a") + finish() + STOP).response.content
     expected = {"type": "compaction", "content": "So far: …", "encrypted_content": None}
-    assert content == [ProviderBlock("anthropic", expected), Text("a")]
+    assert content == [ms.ProviderBlock("anthropic", expected), ms.Text("a")]
 
 
 def test_deltas_of_unknown_blocks_append_text_and_set_the_rest() -> None:
@@ -177,7 +168,7 @@ def test_deltas_of_unknown_blocks_append_text_and_set_the_rest() -> None:
         {"type": "novelty_delta", "note": "c", "level": 2, "parts": None},
     ]
     content = run(START + block(0, start, *deltas) + finish() + STOP).response.content
-    assert content == [ProviderBlock("anthropic", {"type": "novelty", "note": "abc", "parts": [1], "level": 2})]
+    assert content == [ms.ProviderBlock("anthropic", {"type": "novelty", "note": "abc", "parts": [1], "level": 2})]
 
 
 def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
@@ -189,7 +180,7 @@ def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
         delta = {"type": "input_json_delta", "partial_json": piece}
         machine.feed("", json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}).encode())
         last = machine.response().content
-    assert last == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}})]
+    assert last == [ms.ProviderBlock("anthropic", {**use, "input": {"query": "rain"}})]
 
 
 def test_calls_in_message_start_end_when_the_next_block_begins() -> None:
@@ -228,7 +219,7 @@ def test_a_server_call_whose_index_is_used_again_keeps_its_input() -> None:
     use: dict[str, Any] = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     delta: dict[str, object] = {"type": "input_json_delta", "partial_json": '{"query": "rain"}'}
     content = run(START + block(0, use, delta) + text(0, "Wet.") + finish() + STOP).response.content
-    assert content == [ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}), Text("Wet.")]
+    assert content == [ms.ProviderBlock("anthropic", {**use, "input": {"query": "rain"}}), ms.Text("Wet.")]
 
 
 def test_an_event_may_leave_out_an_index_that_others_have() -> None:
@@ -236,7 +227,7 @@ def test_an_event_may_leave_out_an_index_that_others_have() -> None:
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
     later = {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}}
     wire = START + sse(start) + sse(delta) + sse(start) + sse(later) + sse(delta) + finish() + STOP
-    assert run(wire).response.content == [Text("aa"), Text("b")]
+    assert run(wire).response.content == [ms.Text("aa"), ms.Text("b")]
 
 
 def delta(index: int, kind: str, **members: object) -> str:
@@ -252,7 +243,7 @@ def test_thinking_in_a_block_of_text_is_thinking() -> None:
     )  # fmt: skip
     response = run_at_every_split(wire, LENIENT).response
     assert (response.thinking, response.text) == ("The user greets.", "Good day!")
-    assert [type(each) for each in response.content] == [Text, Thinking, Text]
+    assert [type(each) for each in response.content] == [ms.Text, ms.Thinking, ms.Text]
 
 
 def test_text_in_a_block_of_thinking_is_text() -> None:
@@ -262,7 +253,7 @@ def test_text_in_a_block_of_thinking_is_text() -> None:
     )  # fmt: skip
     outcome = run(wire)
     assert (outcome.response.thinking, outcome.response.text) == ("Hm.", "Good day!")
-    assert outcome.events[1:4] == [ThinkingDelta(0, "Hm."), TextDelta(1, "Good "), TextDelta(1, "day!")]
+    assert outcome.events[1:4] == [ms.ThinkingDelta(0, "Hm."), TextDelta(1, "Good "), TextDelta(1, "day!")]
 
 
 def test_text_inside_a_tool_call_is_text_beside_it() -> None:
@@ -273,9 +264,9 @@ def test_text_inside_a_tool_call_is_text_beside_it() -> None:
     )  # fmt: skip
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [
-        ToolCall("toolu_1", "look", '{"city": "Oslo"}'),
-        Text("\nSo."),
-        ToolCall("toolu_2", "look", "{}"),
+        ms.ToolCall("toolu_1", "look", '{"city": "Oslo"}'),
+        ms.Text("\nSo."),
+        ms.ToolCall("toolu_2", "look", "{}"),
     ]
     assert outcome.events[2:6] == [
         ToolCallDelta(0, '{"city": '), TextDelta(1, "\n"), ToolCallDelta(0, '"Oslo"}'), TextDelta(1, "So."),
@@ -287,7 +278,7 @@ def test_a_cut_off_call_with_text_inside_is_not_complete(stop: bool) -> None:
     wire = START + call(0, '{"city": "Os', stop=False) + delta(0, "text_delta", text="\n")
     wire += sse({"type": "content_block_stop", "index": 0}) if stop else ""
     outcome = run(wire + finish("max_tokens") + STOP)
-    assert outcome.response.tool_calls == [ToolCall("toolu_1", "look", '{"city": "Os', complete=False)]
+    assert outcome.response.tool_calls == [ms.ToolCall("toolu_1", "look", '{"city": "Os', complete=False)]
     assert outcome.events[-2] == ToolCallDone(0, complete=False)
 
 
@@ -305,12 +296,12 @@ def test_arguments_that_no_call_can_have_are_an_error(before: str, index: int, w
     outcome = run(START + before + stray + finish("tool_use") + STOP)
     assert outcome.error is not None
     assert str(outcome.error).startswith(f"server: {words}")
-    assert (outcome.error.category, outcome.error.retryable) == (ErrorCategory.SERVER, False)
+    assert (outcome.error.category, outcome.error.retryable) == (ms.ErrorCategory.SERVER, False)
 
 
 def test_empty_arguments_without_a_call_change_nothing() -> None:
     wire = START + text(0, "Well.") + delta(0, "input_json_delta", partial_json="") + finish() + STOP
-    assert isinstance(run(wire).events[-1], Done)
+    assert isinstance(run(wire).events[-1], ms.Done)
 
 
 @pytest.mark.parametrize(

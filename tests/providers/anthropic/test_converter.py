@@ -9,10 +9,9 @@ import pytest
 import manystream as ms
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.history import HistoryError
-from manystream.providers.json.json_values import JSONObject
 
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}
-MARK: JSONObject = {"type": "ephemeral", "ttl": "1h"}
+MARK: ms.JSONObject = {"type": "ephemeral", "ttl": "1h"}
 HOUR = ms.CacheControl("1h")
 
 
@@ -322,7 +321,7 @@ def test_several_system_texts_are_one_with_empty_lines_between() -> None:
 
 
 def test_a_listing_of_mcp_tools_is_a_block_of_the_answer() -> None:
-    listing: JSONObject = {"type": "mcp_tool_listing", "mcp_server_name": "files", "tools": []}
-    wire: list[JSONObject] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [listing]}]
+    listing: ms.JSONObject = {"type": "mcp_tool_listing", "mcp_server_name": "files", "tools": []}
+    wire: list[ms.JSONObject] = [{"role": "user", "content": "a"}, {"role": "assistant", "content": [listing]}]
     message = AnthropicConverter().decode_messages(wire)[1]
     assert message.content == [ms.ProviderBlock("anthropic", listing)]

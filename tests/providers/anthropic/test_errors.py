@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.errors import TYPE_STATUS
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.providers.statuses import CASES
 
 from .wire import START, run, sse
@@ -18,7 +18,7 @@ from .wire import START, run, sse
 NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
-def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ProviderError:
+def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ms.ProviderError:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return DIALECT.decode_error(status, headers or {}, data, NOW)
 
@@ -28,17 +28,17 @@ def error_body(kind: str, text: str = "why", **members: object) -> dict[str, obj
 
 
 TYPES = {
-    "invalid_request_error": (400, ErrorCategory.INVALID_ARG, False),
-    "authentication_error": (401, ErrorCategory.AUTH, False),
-    "billing_error": (402, ErrorCategory.UNKNOWN, False),
-    "permission_error": (403, ErrorCategory.AUTH, False),
-    "not_found_error": (404, ErrorCategory.NOT_FOUND, False),
-    "conflict_error": (409, ErrorCategory.UNKNOWN, False),
-    "request_too_large": (413, ErrorCategory.INVALID_ARG, False),
-    "rate_limit_error": (429, ErrorCategory.RATE_LIMIT, True),
-    "api_error": (500, ErrorCategory.SERVER, True),
-    "timeout_error": (504, ErrorCategory.TIMEOUT, True),
-    "overloaded_error": (529, ErrorCategory.SERVER, True),
+    "invalid_request_error": (400, ms.ErrorCategory.INVALID_ARG, False),
+    "authentication_error": (401, ms.ErrorCategory.AUTH, False),
+    "billing_error": (402, ms.ErrorCategory.UNKNOWN, False),
+    "permission_error": (403, ms.ErrorCategory.AUTH, False),
+    "not_found_error": (404, ms.ErrorCategory.NOT_FOUND, False),
+    "conflict_error": (409, ms.ErrorCategory.UNKNOWN, False),
+    "request_too_large": (413, ms.ErrorCategory.INVALID_ARG, False),
+    "rate_limit_error": (429, ms.ErrorCategory.RATE_LIMIT, True),
+    "api_error": (500, ms.ErrorCategory.SERVER, True),
+    "timeout_error": (504, ms.ErrorCategory.TIMEOUT, True),
+    "overloaded_error": (529, ms.ErrorCategory.SERVER, True),
 }
 
 
@@ -61,7 +61,7 @@ def test_a_stream_error_has_the_category_of_its_http_status(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("status", "category"), CASES)
-def test_a_status_without_a_readable_body_has_its_category(status: int, category: ErrorCategory) -> None:
+def test_a_status_without_a_readable_body_has_its_category(status: int, category: ms.ErrorCategory) -> None:
     for body in (b"", b"<html></html>", b"{", b"[]", b"null", b"\xff"):
         error = failed(status, body)
         assert error.category is category
@@ -71,50 +71,50 @@ def test_a_status_without_a_readable_body_has_its_category(status: int, category
 
 def test_an_unknown_type_in_a_stream_is_unknown_and_not_retried() -> None:
     error = run(START + sse(error_body("novel_error"), "error")).error
-    assert (error.category, error.retryable) == (ErrorCategory.UNKNOWN, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.UNKNOWN, False)
 
 
 @pytest.mark.parametrize(
     ("status", "kind", "category"),
     [
-        (429, "invalid_request_error", ErrorCategory.RATE_LIMIT),
-        (404, "invalid_request_error", ErrorCategory.NOT_FOUND),
-        (401, "api_error", ErrorCategory.AUTH),
-        (520, "api_error", ErrorCategory.SERVER),
-        (400, "overloaded_error", ErrorCategory.SERVER),
-        (500, "rate_limit_error", ErrorCategory.RATE_LIMIT),
-        (500, "authentication_error", ErrorCategory.AUTH),
-        (418, "novel_error", ErrorCategory.UNKNOWN),
-        (503, "novel_error", ErrorCategory.SERVER),
+        (429, "invalid_request_error", ms.ErrorCategory.RATE_LIMIT),
+        (404, "invalid_request_error", ms.ErrorCategory.NOT_FOUND),
+        (401, "api_error", ms.ErrorCategory.AUTH),
+        (520, "api_error", ms.ErrorCategory.SERVER),
+        (400, "overloaded_error", ms.ErrorCategory.SERVER),
+        (500, "rate_limit_error", ms.ErrorCategory.RATE_LIMIT),
+        (500, "authentication_error", ms.ErrorCategory.AUTH),
+        (418, "novel_error", ms.ErrorCategory.UNKNOWN),
+        (503, "novel_error", ms.ErrorCategory.SERVER),
     ],
 )
-def test_the_more_specific_of_status_and_type_decides(status: int, kind: str, category: ErrorCategory) -> None:
+def test_the_more_specific_of_status_and_type_decides(status: int, kind: str, category: ms.ErrorCategory) -> None:
     assert failed(status, error_body(kind)).category is category
 
 
 @pytest.mark.parametrize(
     ("members", "category"),
     [
-        ({"code": 429}, ErrorCategory.RATE_LIMIT),
-        ({"status": 503}, ErrorCategory.SERVER),
-        ({"code": "429"}, ErrorCategory.RATE_LIMIT),
-        ({"code": "429001"}, ErrorCategory.RATE_LIMIT),
-        ({"code": "model_gone", "status": 404}, ErrorCategory.NOT_FOUND),
-        ({"code": "²"}, ErrorCategory.UNKNOWN),
-        ({"code": "777"}, ErrorCategory.UNKNOWN),
-        ({}, ErrorCategory.UNKNOWN),
+        ({"code": 429}, ms.ErrorCategory.RATE_LIMIT),
+        ({"status": 503}, ms.ErrorCategory.SERVER),
+        ({"code": "429"}, ms.ErrorCategory.RATE_LIMIT),
+        ({"code": "429001"}, ms.ErrorCategory.RATE_LIMIT),
+        ({"code": "model_gone", "status": 404}, ms.ErrorCategory.NOT_FOUND),
+        ({"code": "²"}, ms.ErrorCategory.UNKNOWN),
+        ({"code": "777"}, ms.ErrorCategory.UNKNOWN),
+        ({}, ms.ErrorCategory.UNKNOWN),
     ],
 )
-def test_a_status_in_the_body_replaces_an_unknown_one(members: dict[str, Any], category: ErrorCategory) -> None:
+def test_a_status_in_the_body_replaces_an_unknown_one(members: dict[str, Any], category: ms.ErrorCategory) -> None:
     assert failed(418, error_body("novel_error", **members)).category is category
-    assert failed(401, error_body("novel_error", **members)).category is ErrorCategory.AUTH
+    assert failed(401, error_body("novel_error", **members)).category is ms.ErrorCategory.AUTH
 
 
 def test_a_filtered_output_is_a_content_filter_error() -> None:
     body = error_body("invalid_request_error", "Output blocked by content filtering policy")
-    assert failed(400, body).category is ErrorCategory.CONTENT_FILTER
+    assert failed(400, body).category is ms.ErrorCategory.CONTENT_FILTER
     in_stream = run(START + sse(body, "error")).error
-    assert in_stream.category is ErrorCategory.CONTENT_FILTER
+    assert in_stream.category is ms.ErrorCategory.CONTENT_FILTER
 
 
 def test_x_should_retry_takes_precedence() -> None:
@@ -186,20 +186,20 @@ def test_an_error_that_is_not_retryable_has_no_hint() -> None:
 )
 def test_the_shapes_of_proxies_and_other_servers_are_read(body: object, text: str, code: str | None) -> None:
     error = failed(400, body)
-    assert (error.message, error.provider_code, error.category) == (text, code, ErrorCategory.INVALID_ARG)
+    assert (error.message, error.provider_code, error.category) == (text, code, ms.ErrorCategory.INVALID_ARG)
 
 
 @pytest.mark.parametrize(
     ("error", "category"),
     [
-        ({"message": "m", "code": 429}, ErrorCategory.RATE_LIMIT),
-        ({"message": "m", "code": "500"}, ErrorCategory.SERVER),
-        ({"message": "m", "status": 503}, ErrorCategory.SERVER),
-        ({"message": "m", "code": "model_gone"}, ErrorCategory.UNKNOWN),
-        ({"message": "m", "code": "²"}, ErrorCategory.UNKNOWN),
+        ({"message": "m", "code": 429}, ms.ErrorCategory.RATE_LIMIT),
+        ({"message": "m", "code": "500"}, ms.ErrorCategory.SERVER),
+        ({"message": "m", "status": 503}, ms.ErrorCategory.SERVER),
+        ({"message": "m", "code": "model_gone"}, ms.ErrorCategory.UNKNOWN),
+        ({"message": "m", "code": "²"}, ms.ErrorCategory.UNKNOWN),
     ],
 )
-def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, object], category: ErrorCategory) -> None:
+def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, object], category: ms.ErrorCategory) -> None:
     found = run(START + sse({"error": error})).error
     assert found.category is category
 
@@ -216,7 +216,7 @@ def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, objec
 )
 def test_an_error_of_anthropics_form_has_its_type_and_code(body: object, message: str, code: str) -> None:
     error = failed(500, body)
-    assert (error.message, error.provider_code, error.category) == (message, code, ErrorCategory.SERVER)
+    assert (error.message, error.provider_code, error.category) == (message, code, ms.ErrorCategory.SERVER)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_error_of_anthropics_form_has_its_type_and_code(body: object, message
 )
 def test_a_used_up_balance_is_a_rate_limit_that_is_not_retried(text: str) -> None:
     error = failed(400, error_body("invalid_request_error", text), {"x-should-retry": "true", "retry-after": "7"})
-    assert (error.category, error.retryable, error.retry_after_ms) == (ErrorCategory.RATE_LIMIT, False, 7000)
+    assert (error.category, error.retryable, error.retry_after_ms) == (ms.ErrorCategory.RATE_LIMIT, False, 7000)
 
 
 def test_the_body_is_bounded() -> None:

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.stream import DELTAS, EVENTS
 from manystream.providers.catalog.dialect import BARE_LINES
-from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.support.event_order import OrderChecker
 
 from .wire import LENIENT, START, STOP, STRICT, call, finish, made_ids, message, run, text
@@ -63,7 +62,7 @@ BAD_EVENTS: list[tuple[bytes, str]] = [
 @pytest.mark.parametrize(("data", "reason"), BAD_EVENTS)
 def test_a_malformed_event_is_an_error_that_quotes_it(data: bytes, reason: str) -> None:
     outcome = run((START + text(0, "half")).encode() + b"data: " + data + b"\n\n" + (finish() + STOP).encode())
-    assert outcome.error.category is ErrorCategory.SERVER
+    assert outcome.error.category is ms.ErrorCategory.SERVER
     assert not outcome.error.retryable
     assert outcome.error.body == data
     assert outcome.error.message.startswith(f"{reason} {data.decode('utf-8', 'replace')!r}")
@@ -105,7 +104,7 @@ def test_a_null_instead_of_text_is_ignored(null: str) -> None:
 def test_harmless_stray_lines_do_not_hide_the_truncation() -> None:
     for stray in ("hello\n", '{"a": 1}\n', "[]\n", "{\n"):
         error = run(START + stray).error
-        assert error.category is ErrorCategory.NETWORK
+        assert error.category is ms.ErrorCategory.NETWORK
 
 
 @pytest.mark.parametrize("depth", [200, 900, 1000, 1020, 20_000])
@@ -116,19 +115,19 @@ def test_deep_nesting_is_read_or_refused_and_never_raised(depth: int) -> None:
             event = '{"type": "content_block_start", "index": 0, "content_block": ' + content % nested + "}"
             machine = DIALECT.machine(STRICT, made_ids())
             received = [*machine.feed("", event.encode()), *machine.end()]
-            assert isinstance(received[-1], ErrorEvent)  # the stream has no end, however deep its event is
-            refused = received[-1].error.category is ErrorCategory.SERVER
+            assert isinstance(received[-1], ms.ErrorEvent)  # the stream has no end, however deep its event is
+            refused = received[-1].error.category is ms.ErrorCategory.SERVER
             whole = ('{"content": [' + content % nested + "]}").encode()
             if depth <= 200:
                 assert not refused
                 assert len(DIALECT.decode(whole, STRICT, made_ids()).content) == 1
             elif depth >= 20_000:
                 assert refused
-                with pytest.raises(ProviderError) as caught:
+                with pytest.raises(ms.ProviderError) as caught:
                     DIALECT.decode(whole, STRICT, made_ids())
-                assert caught.value.category is ErrorCategory.SERVER
+                assert caught.value.category is ms.ErrorCategory.SERVER
             else:
-                with contextlib.suppress(ProviderError):
+                with contextlib.suppress(ms.ProviderError):
                     DIALECT.decode(whole, STRICT, made_ids())
 
 
@@ -175,7 +174,7 @@ def test_no_events_raise_or_break_the_order(
     payloads: list[object], begun: bool, provider: object, stray: bytes
 ) -> None:
     machine, order = DIALECT.machine(provider, made_ids()), OrderChecker()  # type: ignore[arg-type]
-    received: list[Event] = []
+    received: list[ms.Event] = []
     if begun:
         received.extend(machine.feed("message_start", b'{"type": "message_start", "message": {"model": "m"}}'))
     for payload in payloads:
@@ -185,8 +184,8 @@ def test_no_events_raise_or_break_the_order(
     received.extend(machine.end())
     for event in received:
         order.check(event)
-    assert isinstance(received[-1], Done | ErrorEvent)
-    assert sum(isinstance(event, Done | ErrorEvent) for event in received) == 1
+    assert isinstance(received[-1], ms.Done | ms.ErrorEvent)
+    assert sum(isinstance(event, ms.Done | ms.ErrorEvent) for event in received) == 1
     machine.response()
 
 
@@ -196,8 +195,8 @@ def test_no_bytes_raise(name: str, data: bytes) -> None:
     machine = DIALECT.machine(STRICT, made_ids())
     received = [*machine.feed(name, data), *machine.end()]
     # No such bytes are a whole answer: one error ends the stream, and no event follows it.
-    assert [type(event) for event in received if isinstance(event, Done | ErrorEvent)] == [ErrorEvent]
-    assert isinstance(received[-1], ErrorEvent)
+    assert [type(event) for event in received if isinstance(event, ms.Done | ms.ErrorEvent)] == [ms.ErrorEvent]
+    assert isinstance(received[-1], ms.ErrorEvent)
     assert machine.end() == ()
 
 
@@ -205,11 +204,11 @@ def test_no_bytes_raise(name: str, data: bytes) -> None:
 @given(values)
 def test_no_json_body_raises_anything_but_a_provider_error(payload: object) -> None:
     whole = DIALECT.decode(json.dumps(message()).encode(), STRICT, made_ids())
-    assert (whole.content, whole.finish_reason) == ([], FinishReason.STOP)
+    assert (whole.content, whole.finish_reason) == ([], ms.FinishReason.STOP)
     for body in (payload, {**message(), "content": payload}, {"error": payload}):
         try:
             response = DIALECT.decode(json.dumps(body).encode(), STRICT, made_ids())
-        except ProviderError as error:
+        except ms.ProviderError as error:
             received = (error.message != "", error.body)
             assert received == (True, json.dumps(body).encode()[:4096])
         else:

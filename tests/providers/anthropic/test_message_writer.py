@@ -18,36 +18,21 @@ from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.converter import AnthropicConverter
 from manystream.providers.anthropic.message_writer import MessageWriter, WriterState
 from manystream.providers.catalog.dialect import WireRequest
-from manystream.providers.catalog.provider import Provider
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.messages import (
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from manystream.providers.model.messages import Message, Role, ToolCall, ToolResult
 from manystream.providers.model.prefix_cache import Segment
-from manystream.providers.model.request import Request
 from manystream.providers.wire.omission_warnings import OPENING
 from tests.providers.anthropic.wire import LENIENT, START, STOP, STRICT, block, finish, run, text
 from tests.providers.anthropic.wire_types import check_body
 from tests.providers.sdk_bodies import sent_by_us
 
-ELSEWHERE = ProviderState("openai-chat", {})
+ELSEWHERE = ms.ProviderState("openai-chat", {})
 
 
-def encode(*messages: Message, provider: Provider = STRICT) -> WireRequest:
-    return DIALECT.encode(Request("claude-sonnet-4-5", messages), "claude-sonnet-4-5", provider, stream=False)
+def encode(*messages: Message, provider: ms.Provider = STRICT) -> WireRequest:
+    return DIALECT.encode(ms.Request("claude-sonnet-4-5", messages), "claude-sonnet-4-5", provider, stream=False)
 
 
-def sent(*messages: Message, provider: Provider = STRICT) -> list[dict[str, Any]]:
+def sent(*messages: Message, provider: ms.Provider = STRICT) -> list[dict[str, Any]]:
     """Return the wire messages. Checks them against Anthropic's types, and that turns alternate."""
     body = json.loads(encode(*messages, provider=provider).body)
     check_body(body, stream=False)
@@ -66,7 +51,7 @@ def result(id: str, content: object = "rain") -> dict[str, Any]:
 
 
 def test_a_message_of_one_plain_text_is_a_string() -> None:
-    assert sent(Message.user("Hi"), Message.assistant("Ho"), Message.user([Text("a"), Text("b")])) == [
+    assert sent(Message.user("Hi"), Message.assistant("Ho"), Message.user([ms.Text("a"), ms.Text("b")])) == [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Ho"},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
@@ -86,7 +71,7 @@ def test_adjacent_messages_of_one_role_become_one() -> None:
 def test_a_call_and_its_result_are_written_as_blocks() -> None:
     history = [
         Message.user("Weather?"),
-        Message(Role.ASSISTANT, [Text("I look."), ToolCall("t1", "look", '{"city": "Oslo"}')]),
+        Message(Role.ASSISTANT, [ms.Text("I look."), ToolCall("t1", "look", '{"city": "Oslo"}')]),
         Message.tool_result("t1", "rain"),
     ]
     assert sent(*history)[1:] == [
@@ -137,7 +122,7 @@ def test_consecutive_rounds_of_calls_are_not_merged() -> None:
 
 def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:
     history = [
-        Message.user("a"), Message(Role.ASSISTANT, [Text("I look."), ToolCall("lost", "look", "{}"),
+        Message.user("a"), Message(Role.ASSISTANT, [ms.Text("I look."), ToolCall("lost", "look", "{}"),
         ToolCall("t1", "look", "{}")]), Message(Role.TOOL, [ToolResult("t1", "rain"), ToolResult("unasked", "x")]),
         Message.tool_result("t1", "again"), Message.tool_call("pending", "look", "{}"),
     ]  # fmt: skip
@@ -191,21 +176,21 @@ def test_thinking_goes_back_unchanged_before_its_call() -> None:
 @pytest.mark.parametrize(
     "thinking",
     [
-        Thinking("hm", state=ELSEWHERE),
-        Thinking("hm", "c2ln", state=ELSEWHERE),
-        RedactedThinking("x", state=ELSEWHERE),
-        Thinking("hm"),
-        Thinking("hm", ""),
+        ms.Thinking("hm", state=ELSEWHERE),
+        ms.Thinking("hm", "c2ln", state=ELSEWHERE),
+        ms.RedactedThinking("x", state=ELSEWHERE),
+        ms.Thinking("hm"),
+        ms.Thinking("hm", ""),
     ],
     ids=["foreign", "foreign and signed", "foreign and redacted", "without signature", "with an empty one"],
 )
-def test_thinking_that_anthropic_did_not_sign_is_not_sent(thinking: Thinking | RedactedThinking) -> None:
-    assert sent(Message.user("a"), Message.assistant([thinking, Text("b")]), Message.user("c"))[1]["content"] == "b"
+def test_thinking_that_anthropic_did_not_sign_is_not_sent(thinking: ms.Thinking | ms.RedactedThinking) -> None:
+    assert sent(Message.user("a"), Message.assistant([thinking, ms.Text("b")]), Message.user("c"))[1]["content"] == "b"
 
 
 def test_a_compatible_server_gets_only_its_own_thinking() -> None:
-    own = Thinking("hm", state=ProviderState("lookalike", {}))
-    history = [Message.user("a"), Message.assistant([own, Thinking("x", "c2ln"), Text("b")]), Message.user("c")]
+    own = ms.Thinking("hm", state=ms.ProviderState("lookalike", {}))
+    history = [Message.user("a"), Message.assistant([own, ms.Thinking("x", "c2ln"), ms.Text("b")]), Message.user("c")]
     assert sent(*history, provider=LENIENT)[1]["content"] == [
         {"type": "thinking", "thinking": "hm", "signature": ""},
         {"type": "text", "text": "b"},
@@ -213,17 +198,17 @@ def test_a_compatible_server_gets_only_its_own_thinking() -> None:
 
 
 def test_thinking_never_ends_a_message() -> None:
-    signed = Thinking("hm", "c2ln")
-    assert sent(Message.user("a"), Message.assistant([Text("b"), signed]), Message.user("c"))[1]["content"] == "b"
-    assert sent(Message.user("a"), Message.assistant([signed, RedactedThinking("x")]), Message.user("c")) == [
+    signed = ms.Thinking("hm", "c2ln")
+    assert sent(Message.user("a"), Message.assistant([ms.Text("b"), signed]), Message.user("c"))[1]["content"] == "b"
+    assert sent(Message.user("a"), Message.assistant([signed, ms.RedactedThinking("x")]), Message.user("c")) == [
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "c"}]}
     ]
-    with pytest.raises(InvalidRequestError, match="messages"):
+    with pytest.raises(ms.InvalidRequestError, match="messages"):
         encode(Message.assistant(signed))
 
 
 def test_thinking_left_out_at_the_end_causes_one_warning() -> None:
-    cut = Message.assistant([Text("b"), Thinking("hm", "c2ln"), RedactedThinking("x")])
+    cut = Message.assistant([ms.Text("b"), ms.Thinking("hm", "c2ln"), ms.RedactedThinking("x")])
     history = [Message.user("a"), cut, Message.user("go on"), cut, Message.user("go on")]
     assert encode(*history).warnings == [
         "messages: thinking at the end of an assistant's message is not sent; Anthropic refuses it"
@@ -234,7 +219,11 @@ def test_a_server_call_that_was_cut_off_is_not_sent() -> None:
     cut: dict[str, Any] = {
         "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": '{"query": "riv',
     }  # fmt: skip
-    history = [Message.user("a"), Message.assistant([Text("b"), ProviderBlock("anthropic", cut)]), Message.user("c")]
+    history = [
+        Message.user("a"),
+        Message.assistant([ms.Text("b"), ms.ProviderBlock("anthropic", cut)]),
+        Message.user("c"),
+    ]
     assert sent(*history)[1]["content"] == "b"
     assert encode(*history).warnings == [
         "messages: 'server_tool_use' that was cut off is not sent; its input is incomplete"
@@ -259,14 +248,14 @@ def test_an_answer_is_sent_back_as_received() -> None:
 
 
 def test_empty_texts_are_left_out_and_a_prefill_is_stripped() -> None:
-    assert sent(Message.user([Text(""), Text("a "), Text(" \n")]), Message.assistant("So: \n")) == [
+    assert sent(Message.user([ms.Text(""), ms.Text("a "), ms.Text(" \n")]), Message.assistant("So: \n")) == [
         {"role": "user", "content": "a "},
         {"role": "assistant", "content": "So:"},
     ]
 
 
 def test_an_assistants_picture_is_left_out_with_a_warning() -> None:
-    history = [Message.user("Draw."), Message.assistant([Text("There."), Image(file_id="f")])]
+    history = [Message.user("Draw."), Message.assistant([ms.Text("There."), ms.Image(file_id="f")])]
     assert sent(*history)[1]["content"] == "There."
     assert encode(*history).warnings == ["messages: an assistant's Image is not sent; Anthropic takes none"]
 
@@ -276,13 +265,13 @@ ids = st.sampled_from(["a", "b", "c.d", "e|f"])
 words = st.sampled_from(["", " ", "hi", "so "])
 
 assistant_blocks = st.one_of(
-    words.map(Text),
+    words.map(ms.Text),
     st.builds(ToolCall, ids, st.just("look"), st.sampled_from(["{}", "{", ""])),
-    st.builds(Thinking, st.just("hm"), st.sampled_from([None, "c2ln"])),
-    st.just(ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})),
+    st.builds(ms.Thinking, st.just("hm"), st.sampled_from([None, "c2ln"])),
+    st.just(ms.ProviderBlock("anthropic", {"type": "container_upload", "file_id": "f"})),
 )
 
-user_blocks = st.one_of(words.map(Text), st.builds(ToolResult, ids, words))
+user_blocks = st.one_of(words.map(ms.Text), st.builds(ToolResult, ids, words))
 
 conversations = st.lists(
     st.one_of(st.builds(Message, st.just(Role.ASSISTANT), st.lists(assistant_blocks, min_size=1, max_size=4)),
@@ -296,7 +285,7 @@ conversations = st.lists(
 def test_calls_of_any_history_are_answered_directly_and_once(messages: list[Message]) -> None:
     try:
         turns = sent(*messages)
-    except InvalidRequestError:
+    except ms.InvalidRequestError:
         return
     seen: set[str] = set()
     asked: list[str] = []
@@ -313,8 +302,8 @@ def test_calls_of_any_history_are_answered_directly_and_once(messages: list[Mess
 
 
 def test_a_foreign_block_of_a_user_is_left_out_with_a_warning() -> None:
-    block = ProviderBlock("openai-responses", {"type": "input_file", "file_id": "f"})
-    request = encode(Message(Role.USER, [Text("q"), block]))
+    block = ms.ProviderBlock("openai-responses", {"type": "input_file", "file_id": "f"})
+    request = encode(Message(Role.USER, [ms.Text("q"), block]))
     assert json.loads(request.body)["messages"] == [{"role": "user", "content": "q"}]
     assert request.warnings == [
         "messages: 'input_file' of 'openai-responses' is not sent; only its provider understands it"
@@ -329,12 +318,12 @@ EMPTY = Message.user("")
 
 NO_RESULT = "messages: call 't' has no result and is not sent"
 
-A: JSONObject = {"role": "user", "content": "a"}
+A: ms.JSONObject = {"role": "user", "content": "a"}
 
-B: JSONObject = {"role": "assistant", "content": "b"}
+B: ms.JSONObject = {"role": "assistant", "content": "b"}
 
 
-def used(call_id: str = "t") -> list[JSONObject]:
+def used(call_id: str = "t") -> list[ms.JSONObject]:
     """Return a call and its result in wire form."""
     return [
         {"role": "assistant", "content": [{"type": "tool_use", "id": call_id, "name": "look", "input": {}}]},
@@ -350,7 +339,7 @@ OPEN = state(open_calls=("t",))
 
 OPENED = f"messages: begin with the assistant, which Anthropic refuses; sent with {OPENING!r} as the user's first"
 
-BOTH: JSONObject = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a"}]}
+BOTH: ms.JSONObject = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "a"}]}
 
 FIRST: list[tuple[list[Message], Segment[WriterState]]] = [
     ([USER], Segment([A], state())),
@@ -385,13 +374,13 @@ def test_later_messages_continue_from_a_state(
     assert MessageWriter(STRICT).write(messages, 3, before) == segment
 
 
-QUESTION: JSONObject = {"role": "user", "content": "Which river?"}
+QUESTION: ms.JSONObject = {"role": "user", "content": "Which river?"}
 
-CALL_TOOLSET: JSONObject = {"type": "tool_use", "id": "t1", "name": "read", "input": {}, "toolset_name": "files"}
+CALL_TOOLSET: ms.JSONObject = {"type": "tool_use", "id": "t1", "name": "read", "input": {}, "toolset_name": "files"}
 
-RESULT_TOOLSET: JSONObject = {"type": "tool_result", "tool_use_id": "t1", "content": "Elbe", "toolset_name": "files"}
+RESULT_TOOLSET: ms.JSONObject = {"type": "tool_result", "tool_use_id": "t1", "content": "Elbe", "toolset_name": "files"}
 
-PICTURE: JSONObject = {
+PICTURE: ms.JSONObject = {
     "type": "image",
     "source": {"type": "url", "url": "https://example.org/a.png"},
     "transformations": {"oversized_image": "downsize"},
@@ -399,8 +388,8 @@ PICTURE: JSONObject = {
 
 
 def answer() -> ms.Response:
-    usage: JSONObject = {"input_tokens": 1, "output_tokens": 1}
-    message: JSONObject = {"type": "message", "role": "assistant", "content": [CALL_TOOLSET], "usage": usage}
+    usage: ms.JSONObject = {"input_tokens": 1, "output_tokens": 1}
+    message: ms.JSONObject = {"type": "message", "role": "assistant", "content": [CALL_TOOLSET], "usage": usage}
     return DIALECT.decode(json.dumps(message).encode(), ms.Anthropic(), lambda: "made")
 
 
@@ -408,7 +397,7 @@ def test_a_result_names_the_toolset_of_its_call() -> None:
     """As the tool runner of Anthropic's library does."""
     history = [ms.Message.user("Which river?"), answer().to_message(), ms.Message.tool_result("t1", "Elbe")]
     body = sent_by_us("anthropic", ms.Request("claude-opus-4-6", history))
-    expected: list[JSON] = [
+    expected: list[ms.JSON] = [
         QUESTION,
         {"role": "assistant", "content": [CALL_TOOLSET]},
         {"role": "user", "content": [RESULT_TOOLSET]},
@@ -425,7 +414,7 @@ def test_a_result_for_another_server_names_no_toolset() -> None:
 
 
 def test_toolsets_and_transformations_stay_in_a_longer_request() -> None:
-    messages: list[JSONObject] = [
+    messages: list[ms.JSONObject] = [
         {"role": "user", "content": [PICTURE]},
         {"role": "assistant", "content": [CALL_TOOLSET]},
         {"role": "user", "content": [RESULT_TOOLSET]},

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from anthropic.lib._parse._transform import SupportedStringFormats, transform_schema
 
+import manystream as ms
 from manystream.providers.anthropic.schema import STRING_FORMATS, adapt_schema
-from manystream.providers.errors import InvalidRequestError
 
 
 def adapted(schema: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -117,7 +117,7 @@ def test_each_form_has_its_adapted_form(schema: dict[str, Any], expected: dict[s
 
 
 def test_a_part_without_a_type_is_refused_naming_its_place() -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         adapted({"type": "object", "properties": {"anything": {"description": "whatever"}}})
     assert raised.value.field == "schema.properties.anything"
 
@@ -206,7 +206,7 @@ def test_a_schema_that_cannot_be_adapted_is_named() -> None:
         ({"$defs": {"A": {}}, "type": "null"}, "schema.$defs.A"), ({"type": 3}, "schema"),
     ]  # fmt: skip
     for schema, field in schemas:
-        with pytest.raises(InvalidRequestError) as raised:
+        with pytest.raises(ms.InvalidRequestError) as raised:
             adapted(schema)
         assert str(raised.value) == (
             f"{field}: needs a type, an enum, a const, an anyOf or a $ref to be sent to Anthropic"

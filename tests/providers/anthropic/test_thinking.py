@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.thinking import (
     LEVEL_EFFORT,
@@ -15,27 +16,24 @@ from manystream.providers.anthropic.thinking import (
     thinking_model,
     wire_thinking,
 )
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import Message
-from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel
 
 from .wire import STRICT
 from .wire_types import check_body
 
-NONE, LOW, MED, HIGH = ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH
+NONE, LOW, MED, HIGH = ms.ThinkingLevel.NONE, ms.ThinkingLevel.LOW, ms.ThinkingLevel.MED, ms.ThinkingLevel.HIGH
 ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 
-def body(model: str, thinking: ThinkingLevel | ThinkingConfig) -> tuple[Any, Any]:
+def body(model: str, thinking: ms.ThinkingLevel | ms.ThinkingConfig) -> tuple[Any, Any]:
     """Return the `thinking` member and the effort of a request."""
-    wire = DIALECT.encode(Request(model, [Message.user("Hi")], thinking=thinking), model, STRICT, stream=False)
+    wire = DIALECT.encode(ms.Request(model, [ms.Message.user("Hi")], thinking=thinking), model, STRICT, stream=False)
     sent = json.loads(wire.body)
     check_body(sent, stream=False)
     return sent.get("thinking"), sent.get("output_config", {}).get("effort")
 
 
 def test_every_level_is_in_both_tables() -> None:
-    assert set(LEVEL_EFFORT) == set(ThinkingLevel)
+    assert set(LEVEL_EFFORT) == set(ms.ThinkingLevel)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +97,7 @@ def test_levels_of_adaptive_models_are_efforts(model: str) -> None:
 )
 def test_level_none_disables_thinking_if_it_can(model: str, member: dict[str, str] | None, effort: str | None) -> None:
     assert body(model, NONE) == (member, effort)
-    warnings = wire_thinking(ThinkingConfig(level=NONE), model).warnings
+    warnings = wire_thinking(ms.ThinkingConfig(level=NONE), model).warnings
     assert bool(warnings) is (effort is not None)
 
 
@@ -126,39 +124,39 @@ def test_models_outside_the_table_have_their_own_rows() -> None:
 
 
 def test_an_explicit_budget_replaces_the_levels() -> None:
-    config = ThinkingConfig(level=HIGH, budget_tokens=2000)
+    config = ms.ThinkingConfig(level=HIGH, budget_tokens=2000)
     for model in ("claude-sonnet-4-5", "claude-opus-4-6", "some-server-model"):
         assert body(model, config) == ({"type": "enabled", "budget_tokens": 2000}, None)
 
 
 def test_an_explicit_effort_replaces_the_levels() -> None:
-    assert body("claude-opus-4-7", ThinkingConfig(level=LOW, effort="xhigh")) == (ADAPTIVE, "xhigh")
-    assert body("claude-opus-4-7", ThinkingConfig(effort="max")) == (ADAPTIVE, "max")
-    config = ThinkingConfig(level=NONE, effort="low")
+    assert body("claude-opus-4-7", ms.ThinkingConfig(level=LOW, effort="xhigh")) == (ADAPTIVE, "xhigh")
+    assert body("claude-opus-4-7", ms.ThinkingConfig(effort="max")) == (ADAPTIVE, "max")
+    config = ms.ThinkingConfig(level=NONE, effort="low")
     assert body("claude-opus-4-5", config) == ({"type": "enabled", "budget_tokens": 1024}, "low")
-    assert body("claude-opus-4-5", ThinkingConfig(effort="low")) == (None, "low")
-    assert body("claude-opus-5", ThinkingConfig(level=NONE, effort="low")) == ({"type": "disabled"}, "low")
+    assert body("claude-opus-4-5", ms.ThinkingConfig(effort="low")) == (None, "low")
+    assert body("claude-opus-5", ms.ThinkingConfig(level=NONE, effort="low")) == ({"type": "disabled"}, "low")
 
 
 @pytest.mark.parametrize("model", [name for name, row in MODELS.items() if not row.takes_budget])
 def test_a_budget_is_refused_for_models_without_one(model: str) -> None:
-    with pytest.raises(InvalidRequestError, match="takes no budget") as raised:
-        body(model, ThinkingConfig(budget_tokens=2000))
+    with pytest.raises(ms.InvalidRequestError, match="takes no budget") as raised:
+        body(model, ms.ThinkingConfig(budget_tokens=2000))
     assert raised.value.field == "thinking.budget_tokens"
 
 
 @pytest.mark.parametrize("budget", [0, 1, 1023, -1])
 def test_a_budget_below_anthropics_smallest_is_refused(budget: int) -> None:
-    with pytest.raises(InvalidRequestError, match="at least 1024"):
-        body("claude-sonnet-4-5", ThinkingConfig(budget_tokens=budget))
+    with pytest.raises(ms.InvalidRequestError, match="at least 1024"):
+        body("claude-sonnet-4-5", ms.ThinkingConfig(budget_tokens=budget))
 
 
 def test_include_summary_sets_display() -> None:
     for wanted, display in ((True, "summarized"), (False, "omitted")):
-        config = ThinkingConfig(level=LOW, include_summary=wanted)
+        config = ms.ThinkingConfig(level=LOW, include_summary=wanted)
         assert body("claude-opus-5", config)[0] == {"type": "adaptive", "display": display}
         assert body("claude-haiku-4-5", config)[0]["display"] == display
-    assert body("claude-opus-5", ThinkingConfig(include_summary=False)) == (
+    assert body("claude-opus-5", ms.ThinkingConfig(include_summary=False)) == (
         {"type": "adaptive", "display": "omitted"},
         None,
     )
@@ -166,11 +164,11 @@ def test_include_summary_sets_display() -> None:
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-opus-4-8"])
 def test_include_summary_alone_does_not_enable_thinking(model: str) -> None:
-    config = ThinkingConfig(include_summary=True)
+    config = ms.ThinkingConfig(include_summary=True)
     assert body(model, config) == (None, None)
     assert wire_thinking(config, model).warnings
-    assert body(model, ThinkingConfig()) == (None, None)
-    assert not wire_thinking(ThinkingConfig(), model).warnings
+    assert body(model, ms.ThinkingConfig()) == (None, None)
+    assert not wire_thinking(ms.ThinkingConfig(), model).warnings
 
 
 def test_the_table_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,22 +181,24 @@ def test_the_table_can_be_overridden(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("model", "config", "warnings"),
     [
-        ("claude-opus-5-5", ThinkingConfig(NONE),
+        ("claude-opus-5-5", ms.ThinkingConfig(NONE),
             ["thinking.level: claude-opus-5-5 always thinks; sent as effort 'low'"]),
-        ("claude-opus-5-5", ThinkingConfig(LOW), []),
-        ("claude-opus-4-8", ThinkingConfig(include_summary=False),
+        ("claude-opus-5-5", ms.ThinkingConfig(LOW), []),
+        ("claude-opus-4-8", ms.ThinkingConfig(include_summary=False),
             ["thinking.include_summary: has no effect without a level or an effort"]),
-        ("claude-sonnet-4-5", ThinkingConfig(include_summary=False),
+        ("claude-sonnet-4-5", ms.ThinkingConfig(include_summary=False),
             ["thinking.include_summary: has no effect without a level or a budget"]),
-        ("claude-opus-5", ThinkingConfig(include_summary=False), []),
+        ("claude-opus-5", ms.ThinkingConfig(include_summary=False), []),
     ],
 )  # fmt: skip
-def test_an_option_without_its_effect_causes_a_warning(model: str, config: ThinkingConfig, warnings: list[str]) -> None:
+def test_an_option_without_its_effect_causes_a_warning(
+    model: str, config: ms.ThinkingConfig, warnings: list[str]
+) -> None:
     assert wire_thinking(config, model).warnings == warnings
 
 
 def test_the_smallest_budget_is_accepted() -> None:
-    assert body("claude-sonnet-4-5", ThinkingConfig(budget_tokens=1024))[0] == {
+    assert body("claude-sonnet-4-5", ms.ThinkingConfig(budget_tokens=1024))[0] == {
         "type": "enabled",
         "budget_tokens": 1024,
     }
@@ -206,16 +206,16 @@ def test_the_smallest_budget_is_accepted() -> None:
         ("claude-sonnet-4-5", 1023, "thinking.budget_tokens: must be at least 1024, not 1023"),
         ("claude-opus-4-7", 2000, "thinking.budget_tokens: claude-opus-4-7 takes no budget; give a level or an effort"),
     ):
-        with pytest.raises(InvalidRequestError) as raised:
-            body(model, ThinkingConfig(budget_tokens=budget))
+        with pytest.raises(ms.InvalidRequestError) as raised:
+            body(model, ms.ThinkingConfig(budget_tokens=budget))
         assert str(raised.value) == message
 
 
 def test_only_a_model_that_will_think_gets_room_for_it() -> None:
     assert wire_thinking(None, "claude-opus-5").active
     assert not wire_thinking(None, "claude-opus-4-8").active
-    assert not wire_thinking(ThinkingConfig(NONE), "claude-opus-5").active
-    assert not wire_thinking(ThinkingConfig(effort="low"), "claude-sonnet-4-5").active
-    assert wire_thinking(ThinkingConfig(LOW), "claude-sonnet-4-5").active
-    assert wire_thinking(ThinkingConfig(budget_tokens=2000), "claude-sonnet-4-5").active
-    assert wire_thinking(ThinkingConfig(LOW), "claude-opus-4-8").active
+    assert not wire_thinking(ms.ThinkingConfig(NONE), "claude-opus-5").active
+    assert not wire_thinking(ms.ThinkingConfig(effort="low"), "claude-sonnet-4-5").active
+    assert wire_thinking(ms.ThinkingConfig(LOW), "claude-sonnet-4-5").active
+    assert wire_thinking(ms.ThinkingConfig(budget_tokens=2000), "claude-sonnet-4-5").active
+    assert wire_thinking(ms.ThinkingConfig(LOW), "claude-opus-4-8").active

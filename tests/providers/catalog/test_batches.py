@@ -16,8 +16,6 @@ from manystream.providers.catalog.batches import KINDS, BatchInterface, BatchRes
 from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.catalog.registry import dialect_of
 from manystream.providers.json.json_values import loads_object
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.request import Request
 
 RECORDED = Path(os.environ.get("MANYSTREAM_SHARED", "/nowhere")) / "corpus" / "batches"
 
@@ -41,7 +39,7 @@ def interface(name: str) -> BatchInterface:
 def one_line(name: str, **options: Any) -> tuple[BatchInterface, bytes, str]:
     """Return the interface, the line of a request, and the path of the request that creates the batch."""
     provider, kind = PROVIDERS[name], interface(name)
-    request = Request("m", [ms.Message.user("Hi")], **options)
+    request = ms.Request("m", [ms.Message.user("Hi")], **options)
     wire = dialect_of(provider.profile).encode(request, "m", provider, stream=False)
     group = kind.group("m", wire)
     assert group is not None
@@ -75,7 +73,7 @@ def test_a_line_has_the_body_of_the_live_request(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in CREATED if name not in ("anthropic",)])
 def test_a_line_with_headers_of_its_own_is_in_no_batch(name: str) -> None:
     provider = PROVIDERS[name]
-    request = Request("m", [ms.Message.user("Hi")], extra_headers={"x-own": "1"})
+    request = ms.Request("m", [ms.Message.user("Hi")], extra_headers={"x-own": "1"})
     wire = dialect_of(provider.profile).encode(request, "m", provider, stream=False)
     assert interface(name).group("m", wire) is None
 
@@ -141,7 +139,7 @@ def test_an_id_that_changes_the_path_is_refused(name: str, id: str) -> None:
 
 def one_wire(name: str) -> Any:
     provider = PROVIDERS[name]
-    request = Request("m", [ms.Message.user("Hi")])
+    request = ms.Request("m", [ms.Message.user("Hi")])
     return dialect_of(provider.profile).encode(request, "m", provider, stream=False)
 
 
@@ -230,8 +228,8 @@ def decoded(provider: str, result: BatchResult) -> tuple[bool, str | None]:
         return False, None
     try:
         return True, dialect.decode(result.body, server, lambda: "id").text
-    except ProviderError as error:  # a refused prompt is an error of the live way, and for the reference an answer
-        return error.category is ErrorCategory.CONTENT_FILTER, "" if b"blockReason" in result.body else None
+    except ms.ProviderError as error:  # a refused prompt is an error of the live way, and for the reference an answer
+        return error.category is ms.ErrorCategory.CONTENT_FILTER, "" if b"blockReason" in result.body else None
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="MANYSTREAM_SHARED names no folder with corpus/batches")

@@ -15,10 +15,7 @@ from manystream.providers.catalog.dialect import (
     StreamMachine,
 )
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSONObject, dumps
-from manystream.providers.model.events import ErrorEvent, FinishReason, ToolCallDone
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.response import Response
+from manystream.providers.json.json_values import dumps
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.answer_limits import AnswerLimits
 from tests.conformance.exchange import provider_for
@@ -75,15 +72,15 @@ def test_a_dialect_is_made_of_a_name_and_functions(name: str) -> None:
     assert repr(ms.Dialect(**MEMBERS)) == "Dialect(name='d')"  # type: ignore[arg-type]
 
 
-CALL: JSONObject = {"functionCall": {"name": "look", "args": {"x": 1}}}
+CALL: ms.JSONObject = {"functionCall": {"name": "look", "args": {"x": 1}}}
 
-CHAT_CALL: JSONObject = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+CHAT_CALL: ms.JSONObject = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
 
-ITEM_CALL: JSONObject = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+ITEM_CALL: ms.JSONObject = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
 
-MESSAGE: JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
+MESSAGE: ms.JSONObject = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]}
 
-CHUNKS: dict[str, tuple[ms.Provider, JSONObject]] = {
+CHUNKS: dict[str, tuple[ms.Provider, ms.JSONObject]] = {
     "chat, a malformed choice": (ms.OpenAIChat(api_key="k"),
         {"choices": [{"index": 0, "delta": {"content": "Hello"}}, {"index": 0, "delta": ["Hello"]}]}),
     "chat, malformed tool calls": (ms.OpenAIChat(api_key="k"),
@@ -112,7 +109,7 @@ def test_events_before_a_failure_are_delivered(name: str) -> None:
     assert machine.ended
 
 
-def read(dialect: str, *events: Any) -> Response:
+def read(dialect: str, *events: Any) -> ms.Response:
     machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
     for event in events:
         machine.feed("", json.dumps(event).encode())
@@ -122,7 +119,7 @@ def read(dialect: str, *events: Any) -> Response:
     return machine.response()
 
 
-def decode(dialect: str, body: Any) -> Response:
+def decode(dialect: str, body: Any) -> ms.Response:
     return DIALECTS[dialect].decode(json.dumps(body).encode(), provider_for(dialect, "openai"), lambda: "made")
 
 
@@ -143,17 +140,17 @@ def test_an_aborted_answer_is_an_error_that_keeps_the_answer(word: Any) -> None:
     machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]}).encode())
     machine.feed("", json.dumps({"choices": [{"index": 0, "delta": {}, **members}], "usage": usage}).encode())
     done, end = machine.feed("", b"[DONE]")
-    assert done == ToolCallDone(1, complete=False)
-    assert isinstance(end, ErrorEvent)
-    assert (end.error.category, end.error.provider_code) == (ErrorCategory.SERVER, "aborted")
+    assert done == ms.ToolCallDone(1, complete=False)
+    assert isinstance(end, ms.ErrorEvent)
+    assert (end.error.category, end.error.provider_code) == (ms.ErrorCategory.SERVER, "aborted")
     assert not end.error.retryable
     response = machine.response()
     raw = word["type"] if isinstance(word, dict) else word
-    assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
+    assert (response.text, response.finish_reason, response.raw_finish_reason) == ("Hel", ms.FinishReason.ABORTED, raw)
     assert [call.complete for call in response.tool_calls] == [False]
     assert (response.usage.output_tokens, [*response.tokens.ids]) == (2, [11, 12])
     message = {"content": "Hel", "tool_calls": [call]}
-    with pytest.raises(ProviderError, match="stopped the answer before its end") as failed:
+    with pytest.raises(ms.ProviderError, match="stopped the answer before its end") as failed:
         decode("openai-chat", {"id": "c", "choices": [{"message": message, **members}], "usage": usage})
     assert failed.value == end.error
     assert failed.value.partial == response
@@ -163,11 +160,11 @@ def test_an_aborted_answer_of_another_dialect_keeps_its_answer() -> None:
     message = {"type": "message", "id": "r", "content": [{"type": "text", "text": "Hel"}], "stop_reason": "abort"}
     cancelled = {"id": "r", "status": "cancelled", "output": [MESSAGE_MEMBER]}
     for dialect, body, raw in (("anthropic", message, "abort"), ("openai-responses", cancelled, "cancelled")):
-        with pytest.raises(ProviderError) as failed:
+        with pytest.raises(ms.ProviderError) as failed:
             decode(dialect, body)
         assert not failed.value.retryable
         partial = failed.value.partial
-        assert (partial.text, partial.finish_reason, partial.raw_finish_reason) == ("Hel", FinishReason.ABORTED, raw)
+        assert (partial.text, partial.finish_reason, partial.raw_finish_reason) == ("Hel", ms.FinishReason.ABORTED, raw)
 
 
 PART = {"type": "text", "text": "Hel"}
@@ -227,27 +224,27 @@ BROKEN: dict[str, tuple[str, Any, list[Any], str]] = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_generation_that_broke_is_an_error_that_keeps_the_text(name: str) -> None:
     dialect, whole, events, word = BROKEN[name]
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ms.ProviderError) as failed:
         decode(dialect, whole)
     error = failed.value
-    assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.SERVER, True, word)
+    assert (error.category, error.retryable, error.provider_code) == (ms.ErrorCategory.SERVER, True, word)
     machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
     mark = [b"[DONE]"] if dialect == "openai-chat" else []
     sent = [*(json.dumps(data).encode() for data in events), *mark]
     *_, end = [event for data in sent for event in machine.feed("", data)] + [*machine.end()]
-    assert end == ErrorEvent(error)
+    assert end == ms.ErrorEvent(error)
     partial = machine.response()
     assert partial == error.partial
-    assert (partial.text, partial.raw_finish_reason, partial.finish_reason) == ("Hel", word, FinishReason.ERROR)
+    assert (partial.text, partial.raw_finish_reason, partial.finish_reason) == ("Hel", word, ms.FinishReason.ERROR)
 
 
 def test_an_answer_that_repeated_itself_is_not_to_be_trusted() -> None:
     call = {"index": 0, "id": "x", "function": {"name": "f", "arguments": '{"a":["b","b","b"'}}
     whole = {"id": "c", "choices": [{"message": {"tool_calls": [call]}, "finish_reason": "repetition"}]}
-    with pytest.raises(ProviderError, match="repetition") as failed:
+    with pytest.raises(ms.ProviderError, match="repetition") as failed:
         decode("openai-chat", whole)
     response = failed.value.partial
-    assert (response.finish_reason, response.raw_finish_reason) == (FinishReason.ERROR, "repetition")
+    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.ERROR, "repetition")
     assert [call.complete for call in response.tool_calls] == [False]
 
 
@@ -266,7 +263,7 @@ FAILURES: dict[str, tuple[str, Any]] = {
 
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_whole_answer_that_failed_keeps_what_came(name: str) -> None:
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ms.ProviderError) as failed:
         decode(*FAILURES[name])
     assert (failed.value.partial.text, failed.value.partial.id) == ("Hel", "r")
 
@@ -281,7 +278,7 @@ def test_a_whole_answer_that_failed_keeps_what_came(name: str) -> None:
     ],
 )
 def test_an_error_alone_keeps_nothing(dialect: str, body: Any) -> None:
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ms.ProviderError) as failed:
         decode(dialect, body)
     assert failed.value.partial is None
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.catalog.json_stream import foreign_answer
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import ErrorEvent, TextDelta
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.conformance.exchange import provider_for
 
 MESSAGE = {"type": "message", "id": "i", "role": "assistant", "content": [{"type": "output_text", "text": "Hi"}]}
@@ -70,9 +69,9 @@ NAMES = {
 PAIRS = [(own, other) for own in DIALECTS if own in STREAMS for other in STREAMS if other != own]
 
 
-def check(error: ProviderError, other: str) -> None:
+def check(error: ms.ProviderError, other: str) -> None:
     assert f"the answer has the form of another API, {NAMES[other]}: '{{" in error.message
-    assert (error.category, error.retryable) == (ErrorCategory.SERVER, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.SERVER, False)
 
 
 def last(own: str, events: list[dict[str, Any]], *, named: bool = True, mark: bool = False) -> object:
@@ -87,13 +86,13 @@ def last(own: str, events: list[dict[str, Any]], *, named: bool = True, mark: bo
 def test_a_stream_of_another_api_is_named_and_not_retried(own: str, other: str) -> None:
     for named, mark in ((True, False), (False, False), (False, True)):
         end = last(own, STREAMS[other], named=named, mark=mark)
-        assert isinstance(end, ErrorEvent)
+        assert isinstance(end, ms.ErrorEvent)
         check(end.error, other)
 
 
 @pytest.mark.parametrize(("own", "other"), PAIRS)
 def test_a_body_of_another_api_is_named_and_not_retried(own: str, other: str) -> None:
-    with pytest.raises(ProviderError) as failed:
+    with pytest.raises(ms.ProviderError) as failed:
         DIALECTS[own].decode(json.dumps(BODIES[other]).encode(), provider_for(own, "openai"), lambda: "made")
     check(failed.value, other)
 
@@ -102,18 +101,18 @@ def test_a_body_of_another_api_is_named_and_not_retried(own: str, other: str) ->
 def test_a_stream_of_the_own_api_that_ends_early_is_only_cut(own: str) -> None:
     for count in range(1, len(STREAMS[own])):
         end = last(own, STREAMS[own][:count])
-        if isinstance(end, ErrorEvent):
-            assert (end.error.category, end.error.retryable) == (ErrorCategory.NETWORK, True)
+        if isinstance(end, ms.ErrorEvent):
+            assert (end.error.category, end.error.retryable) == (ms.ErrorCategory.NETWORK, True)
 
 
 def test_an_answer_with_text_is_cut_whatever_came_with_it() -> None:
     events = [STREAMS["openai-responses"][1], *STREAMS["gemini"][:1]]
     machine = DIALECTS["openai-responses"].machine(provider_for("openai-responses", "openai"), lambda: "made")
     came = [event for value in events for event in machine.feed("", json.dumps(value).encode())]
-    assert any(isinstance(event, TextDelta) for event in came)
+    assert any(isinstance(event, ms.TextDelta) for event in came)
     end = machine.end()[-1]
-    assert isinstance(end, ErrorEvent)
-    assert end.error.category is ErrorCategory.NETWORK
+    assert isinstance(end, ms.ErrorEvent)
+    assert end.error.category is ms.ErrorCategory.NETWORK
 
 
 def test_an_own_dialect_may_have_the_form_of_any_api() -> None:

@@ -8,14 +8,13 @@ import pytest
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import ErrorEvent, Event
 from manystream.transport.sse import SSEParser
 from tests.providers.catalog.test_dialect import chunk, machine
 from tests.support.dialects import DIALECTS as WORDINGS
 from tests.support.dialects import Wording
 
 
-def feed(wording: Wording, wire: Sequence[tuple[str, bytes]], *, last: bool = False) -> list[Event]:
+def feed(wording: Wording, wire: Sequence[tuple[str, bytes]], *, last: bool = False) -> list[ms.Event]:
     """Return the events of a stream, given as names and data. last: its last event has no blank line."""
     provider = wording.provider("https://h.example")
     whole = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
@@ -57,7 +56,7 @@ def test_joined_frames_may_be_cut_anywhere(between: str) -> None:
 @pytest.mark.parametrize(("rest", "said"), [("nonsense", "nonsense"), ("{", "{"), ("{}" * 1000, "Extra data")])
 def test_what_follows_a_frame_and_cannot_be_read_is_an_error(rest: str, said: str) -> None:
     (*before, failed) = machine().feed("", chunk("a") + rest.encode())
-    assert isinstance(failed, ErrorEvent)
+    assert isinstance(failed, ms.ErrorEvent)
     assert said in failed.error.message
     assert before == ([] if len(rest) > 1000 else [ms.Start("m", "r"), ms.TextDelta(0, "a")])
     assert list(machine().feed_last("", chunk("a") + b'{"choices"')) == [ms.Start("m", "r"), ms.TextDelta(0, "a")]

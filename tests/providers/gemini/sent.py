@@ -5,11 +5,9 @@ from typing import Any
 
 from google.genai import types
 
+import manystream as ms
 from manystream.providers.catalog.dialect import WireRequest
-from manystream.providers.catalog.provider import Gemini
 from manystream.providers.gemini import DIALECT
-from manystream.providers.model.messages import Message
-from manystream.providers.model.request import Request
 
 MODEL = "gemini-3.8-flash"
 OLD_MODEL = "gemini-2.5-flash"
@@ -24,10 +22,10 @@ BODY_TYPES: dict[str, Any] = {
 LIST_TYPES: dict[str, Any] = {"contents": types.Content, "tools": types.Tool}
 
 
-def wire(*messages: Message, model: str = MODEL, stream: bool = False, **options: Any) -> WireRequest:
+def wire(*messages: ms.Message, model: str = MODEL, stream: bool = False, **options: Any) -> WireRequest:
     """Encode without checking against the official types."""
-    request = Request(model, list(messages) or [Message.user("Hi")], **options)
-    return DIALECT.encode(request, model, Gemini("key"), stream=stream)
+    request = ms.Request(model, list(messages) or [ms.Message.user("Hi")], **options)
+    return DIALECT.encode(request, model, ms.Gemini("key"), stream=stream)
 
 
 def body_of(request: WireRequest) -> dict[str, Any]:
@@ -46,17 +44,17 @@ def body_of(request: WireRequest) -> dict[str, Any]:
     return body
 
 
-def sent(*messages: Message, **options: Any) -> dict[str, Any]:
+def sent(*messages: ms.Message, **options: Any) -> dict[str, Any]:
     """Encode a request with these messages. Returns the body, checked."""
     return body_of(wire(*messages, **options))
 
 
-def contents(*messages: Message, **options: Any) -> list[Any]:
+def contents(*messages: ms.Message, **options: Any) -> list[Any]:
     """Return the contents of a request, checked."""
     result: list[Any] = sent(*messages, **options)["contents"]
     return result
 
 
-def warnings(*messages: Message, **options: Any) -> list[str]:
+def warnings(*messages: ms.Message, **options: Any) -> list[str]:
     """Return the warnings of a request."""
     return wire(*messages, **options).warnings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manystream.providers.model.messages import File, ProviderBlock, Text
+import manystream as ms
 from tests.providers.gemini.wire import (
     part_chunk,
     stream,
@@ -19,7 +19,7 @@ def test_citations_belong_to_the_last_text() -> None:
     ]  # fmt: skip
     answer = stream(part_chunk(*parts), chunk)
     assert answer.response.content == [
-        Text("a"), ProviderBlock("google", {"executableCode": {}}), Text("b", citations=[{"endIndex": 3}]),
-        File(data=b"", media_type="a/b"),
+        ms.Text("a"), ms.ProviderBlock("google", {"executableCode": {}}), ms.Text("b", citations=[{"endIndex": 3}]),
+        ms.File(data=b"", media_type="a/b"),
     ]  # fmt: skip
     assert stream(chunk).response.content == []

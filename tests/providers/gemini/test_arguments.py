@@ -10,7 +10,6 @@ import pytest
 from google.genai import types
 
 import manystream as ms
-from manystream.providers.errors import InvalidRequestError
 from tests.providers.sdk_bodies import sent_by_us
 
 MODEL = "gemini-2.5-flash"
@@ -255,7 +254,7 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_an_argument_that_cannot_be_read_is_named(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         ms.Request.from_gemini(**{"model": MODEL, "contents": "Hi", **arguments})
     assert str(raised.value).startswith(message)
 

@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.stream import has_only_text
-from manystream.providers.model.events import (
-    Done,
-    FinishReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, ToolCall
-from manystream.providers.model.tokens import Usage
+from manystream.providers.model.events import ToolCallDelta, ToolCallDone, ToolCallStart
 from tests.providers.gemini.wire import (
     PROVIDER,
     Ids,
@@ -41,11 +33,11 @@ def test_parallel_calls_are_blocks_and_only_the_first_is_signed() -> None:
     assert answer.events[1:] == [
         ToolCallStart(0, "w1", "add"), ToolCallDelta(0, '{"a":1,"b":2}'), ToolCallDone(0),
         ToolCallStart(1, "w2", "mul"), ToolCallDelta(1, '{"a":3}'), ToolCallDone(1),
-        Done(FinishReason.TOOL_USE, "STOP", Usage()),
+        ms.Done(ms.FinishReason.TOOL_USE, "STOP", ms.Usage()),
     ]  # fmt: skip
     assert answer.response.tool_calls == [
-        ToolCall("w1", "add", '{"a":1,"b":2}', state=signed("c2ln", id="w1")),
-        ToolCall("w2", "mul", '{"a":3}', state=ProviderState("google", {"id": "w2"})),
+        ms.ToolCall("w1", "add", '{"a":1,"b":2}', state=signed("c2ln", id="w1")),
+        ms.ToolCall("w2", "mul", '{"a":3}', state=ms.ProviderState("google", {"id": "w2"})),
     ]
 
 
@@ -53,7 +45,7 @@ def test_a_call_without_an_id_gets_a_made_id() -> None:
     answer = stream(
         part_chunk({"functionCall": {"name": "f"}}, {"functionCall": {"name": "f", "args": None}}, finish="STOP")
     )
-    assert answer.response.tool_calls == [ToolCall("id-1", "f", "{}"), ToolCall("id-2", "f", "{}")]
+    assert answer.response.tool_calls == [ms.ToolCall("id-1", "f", "{}"), ms.ToolCall("id-2", "f", "{}")]
 
 
 def partial(*pieces: dict[str, Any], more: bool = True, **members: Any) -> dict[str, Any]:
@@ -76,7 +68,7 @@ def test_streamed_arguments_are_delivered_as_they_grow() -> None:
         ToolCallStart(0, "id-1", "weather"), ToolCallDelta(0, '{"place":"Bos'), ToolCallDelta(0, 'ton \\"MA\\"'),
         ToolCallDelta(0, '"'), ToolCallDelta(0, ',"days":[{"n":1'), ToolCallDelta(0, ',"wet":true'),
         ToolCallDelta(0, '},{"n":2.5'), ToolCallDelta(0, '}],"unit":null'), ToolCallDelta(0, "}"), ToolCallDone(0),
-        Done(FinishReason.TOOL_USE, "STOP", Usage()),
+        ms.Done(ms.FinishReason.TOOL_USE, "STOP", ms.Usage()),
     ]  # fmt: skip
     assert answer.response.tool_calls[0].parsed == {
         "place": 'Boston "MA"',
@@ -161,14 +153,14 @@ def test_a_piece_of_a_call_that_has_ended_goes_to_no_other_call() -> None:
         part_chunk(finish="STOP"),
     )  # fmt: skip
     assert [(call.id, call.arguments) for call in answer.response.tool_calls] == [("1", '{"x":1}'), ("2", '{"y":2}')]
-    assert answer.response.content[-1] == ProviderBlock("google", {"functionCall": late})
+    assert answer.response.content[-1] == ms.ProviderBlock("google", {"functionCall": late})
 
 
 @pytest.mark.parametrize("more", [{"willContinue": False}, {"willContinue": True}, {}], ids=str)
 def test_whole_arguments_beside_an_empty_list_are_read(more: dict[str, Any]) -> None:
     call: dict[str, Any] = {"name": "f", "args": {"n": 12345678901234567890123}, "partialArgs": [], **more}
     answer = stream(part_chunk({"functionCall": call}), part_chunk({"functionCall": {}}, finish="STOP"))
-    assert answer.response.tool_calls == [ToolCall("id-1", "f", '{"n":12345678901234567890123}')]
+    assert answer.response.tool_calls == [ms.ToolCall("id-1", "f", '{"n":12345678901234567890123}')]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +176,8 @@ def test_whole_arguments_beside_an_empty_list_are_read(more: dict[str, Any]) -> 
 )
 def test_arguments_that_are_no_object_are_not_lost(sent: object, arguments: str) -> None:
     body = part_chunk({"functionCall": {"name": "f", "args": sent}}, finish="STOP")
-    assert stream(body).response.tool_calls == [ToolCall("id-1", "f", arguments)]
-    assert decode(body).tool_calls == [ToolCall("id-1", "f", arguments)]
+    assert stream(body).response.tool_calls == [ms.ToolCall("id-1", "f", arguments)]
+    assert decode(body).tool_calls == [ms.ToolCall("id-1", "f", arguments)]
 
 
 @pytest.mark.parametrize(("word", "complete"), [("STOP", True), ("MAX_TOKENS", False), ("SAFETY", False)])
@@ -202,7 +194,7 @@ def test_a_call_that_is_cut_off_is_not_complete(word: str, complete: bool) -> No
 def test_a_truncated_stream_leaves_its_call_incomplete() -> None:
     answer = stream(partial(name="a"), partial({"jsonPath": "$.x", "stringValue": "1", "willContinue": True}))
     assert answer.error is not None
-    assert answer.response.tool_calls == [ToolCall("id-1", "a", '{"x":"1', complete=False)]
+    assert answer.response.tool_calls == [ms.ToolCall("id-1", "a", '{"x":"1', complete=False)]
 
 
 def test_arguments_without_a_valid_path_make_a_call_incomplete() -> None:
@@ -217,16 +209,16 @@ def test_a_whole_call_is_complete_whatever_ends_the_answer() -> None:
 
 def test_a_call_without_a_name_is_kept_as_a_provider_block() -> None:
     answer = stream(part_chunk({"functionCall": {"args": {"a": 1}}}, {"functionCall": {}}, finish="STOP"))
-    assert answer.response.content == [ProviderBlock("google", {"functionCall": {"args": {"a": 1}}})]
-    assert answer.response.finish_reason is FinishReason.STOP
+    assert answer.response.content == [ms.ProviderBlock("google", {"functionCall": {"args": {"a": 1}}})]
+    assert answer.response.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize("kind", ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "brandNew"])
 def test_server_side_parts_keep_their_position(kind: str) -> None:
     part = {kind: {"id": "x"}, "thoughtSignature": "s"}
     answer = stream(text_chunk("a"), part_chunk(part), part_chunk({"text": "b"}, finish="STOP"))
-    assert answer.response.content == [Text("a"), ProviderBlock("google", part), Text("b")]
-    assert answer.of(TextDelta) == [TextDelta(0, "a"), TextDelta(2, "b")]
+    assert answer.response.content == [ms.Text("a"), ms.ProviderBlock("google", part), ms.Text("b")]
+    assert answer.of(ms.TextDelta) == [ms.TextDelta(0, "a"), ms.TextDelta(2, "b")]
     assert answer.response.tool_calls == []
 
 
@@ -242,9 +234,9 @@ def test_images_and_files_are_blocks() -> None:
         )
     )
     assert answer.response.content == [
-        Image(data=b"\x89PN", media_type="image/png", state=signed("s")),
-        File(data=b"\xfb\xff", media_type="audio/L16"), File(data=b"\xfb\xff", media_type="audio/L16"),
-        Image(url="https://files/1", media_type="image/jpeg"), File(url="https://files/2"),
+        ms.Image(data=b"\x89PN", media_type="image/png", state=signed("s")),
+        ms.File(data=b"\xfb\xff", media_type="audio/L16"), ms.File(data=b"\xfb\xff", media_type="audio/L16"),
+        ms.Image(url="https://files/1", media_type="image/jpeg"), ms.File(url="https://files/2"),
     ]  # fmt: skip
 
 
@@ -258,7 +250,7 @@ def test_images_and_files_are_blocks() -> None:
     ],
 )
 def test_an_unreadable_file_or_a_thought_image_is_kept_raw(part: dict[str, Any]) -> None:
-    assert stream(part_chunk(part, finish="STOP")).response.content == [ProviderBlock("google", part)]
+    assert stream(part_chunk(part, finish="STOP")).response.content == [ms.ProviderBlock("google", part)]
 
 
 FILE_ANNOTATIONS: dict[str, Any] = {
@@ -274,10 +266,10 @@ def test_what_describes_a_file_stays_with_the_file(name: str) -> None:
     described = {name: FILE_ANNOTATIONS[name]}
     inline = {"inlineData": {"mimeType": "image/png", "data": "iVBO"}, **described}
     linked = {"fileData": {"mimeType": "audio/wav", "fileUri": "https://files/1"}, **described}
-    state = ProviderState("google", described)
+    state = ms.ProviderState("google", described)
     assert stream(part_chunk(inline, linked, finish="STOP")).response.content == [
-        Image(data=b"\x89PN", media_type="image/png", state=state),
-        File(url="https://files/1", media_type="audio/wav", state=state),
+        ms.Image(data=b"\x89PN", media_type="image/png", state=state),
+        ms.File(url="https://files/1", media_type="audio/wav", state=state),
     ]
 
 
@@ -288,8 +280,8 @@ def test_what_describes_a_text_stays_with_the_text() -> None:
         part_chunk({"text": "c", "speechMetadata": {}}, finish="STOP"),
     )
     assert answer.response.content == [
-        Text("a", state=signed("s", speechMetadata={"speaker": "Ann"})),
-        Text("bc", state=ProviderState("google", {"partMetadata": {"a": 1}})),
+        ms.Text("a", state=signed("s", speechMetadata={"speaker": "Ann"})),
+        ms.Text("bc", state=ms.ProviderState("google", {"partMetadata": {"a": 1}})),
     ]
 
 
@@ -334,14 +326,14 @@ def test_a_call_of_several_parts_keeps_its_id_and_signature() -> None:
         first, partial(id="w1"), partial(name="f", partialArgs=[{"jsonPath": "$.b", "numberValue": 2}]),
         part_chunk({"functionCall": {}}, finish="STOP"),
     )  # fmt: skip
-    assert answer.response.content == [ToolCall("w1", "f", '{"a":1,"b":2}', state=signed("s", id="w1"))]
+    assert answer.response.content == [ms.ToolCall("w1", "f", '{"a":1,"b":2}', state=signed("s", id="w1"))]
 
 
 def test_a_late_signature_is_added_to_its_call() -> None:
     begin = {"functionCall": {"name": "f", "willContinue": True}}
     end = {"functionCall": {"willContinue": False}, "thoughtSignature": "s"}
     answer = stream(part_chunk(begin), part_chunk(end), part_chunk(finish="STOP"))
-    assert answer.response.content == [ToolCall("id-1", "f", "{}", state=signed("s"))]
+    assert answer.response.content == [ms.ToolCall("id-1", "f", "{}", state=signed("s"))]
 
 
 def test_arguments_nested_too_deeply_are_dropped_with_a_warning() -> None:

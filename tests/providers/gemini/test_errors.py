@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.gemini import DIALECT, parse_error
 from manystream.providers.gemini.errors import REASON_CATEGORY, STATUS_CODES, read_error
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.providers.gemini.wire import (
     PROVIDER,
     Ids,
@@ -27,24 +27,24 @@ def body(code: int = 400, message: str = "No.", status: str = "INVALID_ARGUMENT"
 @pytest.mark.parametrize(
     ("status", "category", "retryable"),
     [
-        (400, ErrorCategory.INVALID_ARG, False),
-        (401, ErrorCategory.AUTH, False),
-        (402, ErrorCategory.UNKNOWN, False),
-        (403, ErrorCategory.AUTH, False),
-        (404, ErrorCategory.NOT_FOUND, False),
-        (408, ErrorCategory.TIMEOUT, True),
-        (409, ErrorCategory.UNKNOWN, False),
-        (413, ErrorCategory.INVALID_ARG, False),
-        (429, ErrorCategory.RATE_LIMIT, True),
-        (499, ErrorCategory.UNKNOWN, False),
-        (500, ErrorCategory.SERVER, True),
-        (501, ErrorCategory.UNKNOWN, False),
-        (502, ErrorCategory.SERVER, True),
-        (503, ErrorCategory.SERVER, True),
-        (504, ErrorCategory.TIMEOUT, True),
+        (400, ms.ErrorCategory.INVALID_ARG, False),
+        (401, ms.ErrorCategory.AUTH, False),
+        (402, ms.ErrorCategory.UNKNOWN, False),
+        (403, ms.ErrorCategory.AUTH, False),
+        (404, ms.ErrorCategory.NOT_FOUND, False),
+        (408, ms.ErrorCategory.TIMEOUT, True),
+        (409, ms.ErrorCategory.UNKNOWN, False),
+        (413, ms.ErrorCategory.INVALID_ARG, False),
+        (429, ms.ErrorCategory.RATE_LIMIT, True),
+        (499, ms.ErrorCategory.UNKNOWN, False),
+        (500, ms.ErrorCategory.SERVER, True),
+        (501, ms.ErrorCategory.UNKNOWN, False),
+        (502, ms.ErrorCategory.SERVER, True),
+        (503, ms.ErrorCategory.SERVER, True),
+        (504, ms.ErrorCategory.TIMEOUT, True),
     ],
 )
-def test_the_status_decides_the_category(status: int, category: ErrorCategory, retryable: bool) -> None:
+def test_the_status_decides_the_category(status: int, category: ms.ErrorCategory, retryable: bool) -> None:
     error = parse_error(status, b"")
     assert (error.category, error.http_status, error.retryable) == (category, status, retryable)
     assert error.message == f"HTTP {status}"
@@ -53,25 +53,25 @@ def test_the_status_decides_the_category(status: int, category: ErrorCategory, r
 @pytest.mark.parametrize(
     ("name", "status", "category"),
     [  # google/rpc/code.proto says which HTTP status each code maps to.
-        ("CANCELLED", 499, ErrorCategory.UNKNOWN),
-        ("UNKNOWN", 500, ErrorCategory.SERVER),
-        ("INVALID_ARGUMENT", 400, ErrorCategory.INVALID_ARG),
-        ("DEADLINE_EXCEEDED", 504, ErrorCategory.TIMEOUT),
-        ("NOT_FOUND", 404, ErrorCategory.NOT_FOUND),
-        ("ALREADY_EXISTS", 409, ErrorCategory.UNKNOWN),
-        ("PERMISSION_DENIED", 403, ErrorCategory.AUTH),
-        ("UNAUTHENTICATED", 401, ErrorCategory.AUTH),
-        ("RESOURCE_EXHAUSTED", 429, ErrorCategory.RATE_LIMIT),
-        ("FAILED_PRECONDITION", 400, ErrorCategory.INVALID_ARG),
-        ("ABORTED", 409, ErrorCategory.UNKNOWN),
-        ("OUT_OF_RANGE", 400, ErrorCategory.INVALID_ARG),
-        ("UNIMPLEMENTED", 501, ErrorCategory.UNKNOWN),
-        ("INTERNAL", 500, ErrorCategory.SERVER),
-        ("UNAVAILABLE", 503, ErrorCategory.SERVER),
-        ("DATA_LOSS", 500, ErrorCategory.SERVER),
+        ("CANCELLED", 499, ms.ErrorCategory.UNKNOWN),
+        ("UNKNOWN", 500, ms.ErrorCategory.SERVER),
+        ("INVALID_ARGUMENT", 400, ms.ErrorCategory.INVALID_ARG),
+        ("DEADLINE_EXCEEDED", 504, ms.ErrorCategory.TIMEOUT),
+        ("NOT_FOUND", 404, ms.ErrorCategory.NOT_FOUND),
+        ("ALREADY_EXISTS", 409, ms.ErrorCategory.UNKNOWN),
+        ("PERMISSION_DENIED", 403, ms.ErrorCategory.AUTH),
+        ("UNAUTHENTICATED", 401, ms.ErrorCategory.AUTH),
+        ("RESOURCE_EXHAUSTED", 429, ms.ErrorCategory.RATE_LIMIT),
+        ("FAILED_PRECONDITION", 400, ms.ErrorCategory.INVALID_ARG),
+        ("ABORTED", 409, ms.ErrorCategory.UNKNOWN),
+        ("OUT_OF_RANGE", 400, ms.ErrorCategory.INVALID_ARG),
+        ("UNIMPLEMENTED", 501, ms.ErrorCategory.UNKNOWN),
+        ("INTERNAL", 500, ms.ErrorCategory.SERVER),
+        ("UNAVAILABLE", 503, ms.ErrorCategory.SERVER),
+        ("DATA_LOSS", 500, ms.ErrorCategory.SERVER),
     ],
 )
-def test_inside_a_200_the_status_name_sets_the_category(name: str, status: int, category: ErrorCategory) -> None:
+def test_inside_a_200_the_status_name_sets_the_category(name: str, status: int, category: ms.ErrorCategory) -> None:
     error = read_error({"error": {"status": name, "message": "x"}}, b"")
     assert (error.category, error.http_status, error.provider_code) == (category, status, name)
 
@@ -88,7 +88,7 @@ def test_the_message_is_the_status_name_and_the_servers_text() -> None:
 
 
 def test_the_http_status_takes_precedence_over_the_bodys_codes() -> None:
-    assert parse_error(404, body(400, "x", "INVALID_ARGUMENT")).category is ErrorCategory.NOT_FOUND
+    assert parse_error(404, body(400, "x", "INVALID_ARGUMENT")).category is ms.ErrorCategory.NOT_FOUND
 
 
 def info(reason: str) -> dict[str, Any]:
@@ -96,12 +96,12 @@ def info(reason: str) -> dict[str, Any]:
 
 
 REASONS = {  # google/api/error_reason.proto
-    "API_KEY_INVALID": ErrorCategory.AUTH,
-    "API_KEY_EXPIRED": ErrorCategory.AUTH,
-    "API_KEY_SERVICE_BLOCKED": ErrorCategory.AUTH,
-    "SERVICE_DISABLED": ErrorCategory.AUTH,
-    "ACCESS_TOKEN_EXPIRED": ErrorCategory.AUTH,
-    "RATE_LIMIT_EXCEEDED": ErrorCategory.RATE_LIMIT,
+    "API_KEY_INVALID": ms.ErrorCategory.AUTH,
+    "API_KEY_EXPIRED": ms.ErrorCategory.AUTH,
+    "API_KEY_SERVICE_BLOCKED": ms.ErrorCategory.AUTH,
+    "SERVICE_DISABLED": ms.ErrorCategory.AUTH,
+    "ACCESS_TOKEN_EXPIRED": ms.ErrorCategory.AUTH,
+    "RATE_LIMIT_EXCEEDED": ms.ErrorCategory.RATE_LIMIT,
 }
 
 
@@ -110,7 +110,7 @@ def test_every_reason_of_the_table_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("reason", "category"), REASONS.items())
-def test_the_reason_takes_precedence_over_the_status(reason: str, category: ErrorCategory) -> None:
+def test_the_reason_takes_precedence_over_the_status(reason: str, category: ms.ErrorCategory) -> None:
     error = parse_error(400, body(400, "No.", "INVALID_ARGUMENT", info(reason)))
     assert (error.category, error.provider_code) == (category, reason)
 
@@ -118,7 +118,7 @@ def test_the_reason_takes_precedence_over_the_status(reason: str, category: Erro
 def test_a_disabled_service_differs_from_a_missing_permission() -> None:
     disabled = parse_error(403, body(403, "Enable it.", "PERMISSION_DENIED", info("SERVICE_DISABLED")))
     denied = parse_error(403, body(403, "No.", "PERMISSION_DENIED"))
-    assert disabled.category is denied.category is ErrorCategory.AUTH
+    assert disabled.category is denied.category is ms.ErrorCategory.AUTH
     assert (disabled.provider_code, denied.provider_code) == ("SERVICE_DISABLED", "PERMISSION_DENIED")
 
 
@@ -172,7 +172,7 @@ def quota(quota_id: str, value: str = "250") -> dict[str, Any]:
 )
 def test_a_used_up_daily_quota_is_not_retryable(detail: dict[str, Any], retryable: bool) -> None:
     error = parse_error(429, body(429, "x", "RESOURCE_EXHAUSTED", detail, {"retryDelay": "30s"}))
-    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, retryable)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, retryable)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_used_up_quota_is_recognised_in_the_message(message: str, retryable: b
 )
 def test_every_shape_of_body_gives_a_message(text: bytes, message: str) -> None:
     error = parse_error(400, text)
-    assert (error.message, error.category, error.body) == (message, ErrorCategory.INVALID_ARG, text)
+    assert (error.message, error.category, error.body) == (message, ms.ErrorCategory.INVALID_ARG, text)
 
 
 def test_a_quoted_key_is_removed() -> None:
@@ -234,15 +234,15 @@ def test_the_request_id_is_kept_for_the_support_desk() -> None:
 
 def test_a_body_is_text_or_bytes() -> None:
     assert parse_error(404, body(404, "x", "NOT_FOUND").decode()) == parse_error(404, body(404, "x", "NOT_FOUND"))
-    assert isinstance(parse_error(404, ""), ProviderError)
+    assert isinstance(parse_error(404, ""), ms.ProviderError)
 
 
 def test_a_refused_prompt_is_an_error_with_its_reason_and_body() -> None:
     body = b'{"promptFeedback": {"blockReason": 4, "blockReasonMessage": ""}}'
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(body, PROVIDER, Ids())
-    assert raised.value == ProviderError(
-        "prompt blocked: PROHIBITED_CONTENT", category=ErrorCategory.CONTENT_FILTER, http_status=200,
+    assert raised.value == ms.ProviderError(
+        "prompt blocked: PROHIBITED_CONTENT", category=ms.ErrorCategory.CONTENT_FILTER, http_status=200,
         provider_code="PROHIBITED_CONTENT", body=body,
     )  # fmt: skip
 
@@ -251,26 +251,26 @@ def test_a_refused_prompt_is_an_error_with_its_reason_and_body() -> None:
 @pytest.mark.parametrize(
     ("value", "status", "code", "category"),
     [
-        ({"error": {"code": 400, "message": "m"}}, 400, None, ErrorCategory.INVALID_ARG),
-        ({"error": {"code": 599, "message": "m"}}, 599, None, ErrorCategory.SERVER),
-        ({"error": {"code": 501, "message": "m"}}, 501, None, ErrorCategory.UNKNOWN),
-        ({"error": {"code": 399, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
-        ({"error": {"code": 600, "message": "m"}}, 200, None, ErrorCategory.UNKNOWN),
-        ({"error": {"code": 600, "status": "UNAVAILABLE"}}, 503, "UNAVAILABLE", ErrorCategory.SERVER),
-        ({"code": 404, "message": "m"}, 404, None, ErrorCategory.NOT_FOUND),
-        ([None, {"a": 1}, {"error": {"status": "ABORTED"}}], 409, "ABORTED", ErrorCategory.UNKNOWN),
-        ({"error": {"code": 429, "type": "x", "message": "m"}}, 200, "429", ErrorCategory.RATE_LIMIT),
-        ({"error": {"code": "429", "message": "m"}}, 200, "429", ErrorCategory.RATE_LIMIT),
+        ({"error": {"code": 400, "message": "m"}}, 400, None, ms.ErrorCategory.INVALID_ARG),
+        ({"error": {"code": 599, "message": "m"}}, 599, None, ms.ErrorCategory.SERVER),
+        ({"error": {"code": 501, "message": "m"}}, 501, None, ms.ErrorCategory.UNKNOWN),
+        ({"error": {"code": 399, "message": "m"}}, 200, None, ms.ErrorCategory.UNKNOWN),
+        ({"error": {"code": 600, "message": "m"}}, 200, None, ms.ErrorCategory.UNKNOWN),
+        ({"error": {"code": 600, "status": "UNAVAILABLE"}}, 503, "UNAVAILABLE", ms.ErrorCategory.SERVER),
+        ({"code": 404, "message": "m"}, 404, None, ms.ErrorCategory.NOT_FOUND),
+        ([None, {"a": 1}, {"error": {"status": "ABORTED"}}], 409, "ABORTED", ms.ErrorCategory.UNKNOWN),
+        ({"error": {"code": 429, "type": "x", "message": "m"}}, 200, "429", ms.ErrorCategory.RATE_LIMIT),
+        ({"error": {"code": "429", "message": "m"}}, 200, "429", ms.ErrorCategory.RATE_LIMIT),
     ],
 )
 def test_an_error_inside_an_answer_has_its_own_status(
-    value: Any, status: int, code: str | None, category: ErrorCategory
+    value: Any, status: int, code: str | None, category: ms.ErrorCategory
 ) -> None:
     error = read_error(value, b"body")
     assert (error.http_status, error.provider_code, error.category, error.body) == (status, code, category, b"body")
 
 
-def failed(status: int, error: dict[str, Any], headers: dict[str, str] | None = None) -> ProviderError:
+def failed(status: int, error: dict[str, Any], headers: dict[str, str] | None = None) -> ms.ProviderError:
     return DIALECT.decode_error(status, headers or {}, json.dumps({"error": error}).encode(), 0.0)
 
 
@@ -279,9 +279,9 @@ QUOTA: dict[str, Any] = {"code": 429, "status": "RESOURCE_EXHAUSTED"}
 
 def test_an_error_status_takes_precedence_over_the_bodys_code() -> None:
     error = failed(400, QUOTA)
-    assert (error.http_status, error.category) == (400, ErrorCategory.INVALID_ARG)
+    assert (error.http_status, error.category) == (400, ms.ErrorCategory.INVALID_ARG)
     error = failed(399, QUOTA)
-    assert (error.http_status, error.category) == (429, ErrorCategory.RATE_LIMIT)
+    assert (error.http_status, error.category) == (429, ms.ErrorCategory.RATE_LIMIT)
 
 
 def test_half_a_character_in_a_message_is_replaced() -> None:
@@ -292,16 +292,16 @@ def test_half_a_character_in_a_message_is_replaced() -> None:
 @pytest.mark.parametrize(
     ("name", "category"),
     [
-        ("UNAVAILABLE", ErrorCategory.SERVER),
-        ("RESOURCE_EXHAUSTED", ErrorCategory.RATE_LIMIT),
-        ("ABORTED", ErrorCategory.UNKNOWN),
-        (None, ErrorCategory.UNKNOWN),
+        ("UNAVAILABLE", ms.ErrorCategory.SERVER),
+        ("RESOURCE_EXHAUSTED", ms.ErrorCategory.RATE_LIMIT),
+        ("ABORTED", ms.ErrorCategory.UNKNOWN),
+        (None, ms.ErrorCategory.UNKNOWN),
     ],
 )
-def test_the_status_name_replaces_an_unknown_status(name: str | None, category: ErrorCategory) -> None:
+def test_the_status_name_replaces_an_unknown_status(name: str | None, category: ms.ErrorCategory) -> None:
     error = failed(418, {"code": 418, "status": name, "message": "m"})
     assert (error.http_status, error.category) == (418, category)
-    assert failed(403, {"code": 403, "status": name, "message": "m"}).category is ErrorCategory.AUTH
+    assert failed(403, {"code": 403, "status": name, "message": "m"}).category is ms.ErrorCategory.AUTH
 
 
 @pytest.mark.parametrize(

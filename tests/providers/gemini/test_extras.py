@@ -6,20 +6,8 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.gemini import DIALECT
-from manystream.providers.model.events import (
-    Done,
-    Event,
-    FinishReason,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     START,
@@ -48,14 +36,14 @@ from tests.providers.gemini.wire import (
 def test_data_that_is_no_answer_is_quoted(data: bytes, words: str) -> None:
     (event,) = DIALECT.machine(PROVIDER, Ids()).feed("", data)
     in_stream = getattr(event, "error", None)
-    with pytest.raises(ProviderError) as raised:
+    with pytest.raises(ms.ProviderError) as raised:
         DIALECT.decode(data, PROVIDER, Ids())
-    assert isinstance(in_stream, ProviderError)
+    assert isinstance(in_stream, ms.ProviderError)
     assert in_stream.message.removeprefix("Gemini sent ").startswith(words)
     sent = "Gemini's answer cannot be read: " if "JSON" in words else "Gemini sent "
     assert raised.value.message.startswith(sent + words)
     for error in (in_stream, raised.value):
-        assert (error.category, error.retryable, error.body) == (ErrorCategory.SERVER, False, data)
+        assert (error.category, error.retryable, error.body) == (ms.ErrorCategory.SERVER, False, data)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +60,7 @@ def test_data_that_is_no_answer_is_quoted(data: bytes, words: str) -> None:
 def test_a_truncated_stream_says_what_is_missing(pieces: list[bytes], message: str) -> None:
     answer = run(pieces)
     error = answer.error.error
-    assert (error.message, error.category, error.retryable) == (message, ErrorCategory.NETWORK, True)
+    assert (error.message, error.category, error.retryable) == (message, ms.ErrorCategory.NETWORK, True)
 
 
 def test_an_error_event_of_any_bytes_is_an_error_with_their_text() -> None:
@@ -109,7 +97,7 @@ def test_other_candidates_are_kept_in_the_order_of_their_indexes() -> None:
 # --- parts ---
 CALL: dict[str, Any] = {"name": "f", "args": {}}
 
-MADE_CALL: list[Event] = [ToolCallStart(1, "id-1", "f"), ToolCallDelta(1, "{}"), ToolCallDone(1)]
+MADE_CALL: list[ms.Event] = [ms.ToolCallStart(1, "id-1", "f"), ms.ToolCallDelta(1, "{}"), ms.ToolCallDone(1)]
 
 
 def test_a_part_with_several_kinds_has_a_block_for_each() -> None:
@@ -118,32 +106,42 @@ def test_a_part_with_several_kinds_has_a_block_for_each() -> None:
             {"newKind": 1, "functionCall": CALL, "text": "a", "otherKind": 2, "thoughtSignature": "s"}, finish="STOP"
         )
     )
-    assert answer.events == [START, TextDelta(0, "a"), *MADE_CALL, Done(FinishReason.TOOL_USE, "STOP", Usage())]
+    assert answer.events == [
+        START,
+        ms.TextDelta(0, "a"),
+        *MADE_CALL,
+        ms.Done(ms.FinishReason.TOOL_USE, "STOP", ms.Usage()),
+    ]
     assert answer.response.content == [
-        Text("a"),
-        ToolCall("id-1", "f", "{}"),
-        ProviderBlock("google", {"newKind": 1, "otherKind": 2, "thoughtSignature": "s"}),
+        ms.Text("a"),
+        ms.ToolCall("id-1", "f", "{}"),
+        ms.ProviderBlock("google", {"newKind": 1, "otherKind": 2, "thoughtSignature": "s"}),
     ]
     answer = stream(part_chunk({"functionCall": CALL, "text": "a", "thoughtSignature": "s"}, finish="STOP"))
-    assert answer.response.content == [Text("a"), ToolCall("id-1", "f", "{}", state=signed("s"))]
+    assert answer.response.content == [ms.Text("a"), ms.ToolCall("id-1", "f", "{}", state=signed("s"))]
 
 
 @pytest.mark.parametrize("empty", ["", None, {}, []])
 def test_an_empty_kind_beside_a_full_one_is_ignored(empty: object) -> None:
     full = {"text": "a", "functionCall": empty, "inlineData": empty, "newKind": empty}
-    assert stream(part_chunk(full, finish="STOP")).response.content == [Text("a")]
+    assert stream(part_chunk(full, finish="STOP")).response.content == [ms.Text("a")]
     full = {"text": empty, "functionCall": CALL, "inlineData": empty}
-    assert stream(part_chunk(full, finish="STOP")).response.content == [ToolCall("id-1", "f", "{}")]
+    assert stream(part_chunk(full, finish="STOP")).response.content == [ms.ToolCall("id-1", "f", "{}")]
 
 
 def test_a_block_between_two_texts_separates_them() -> None:
     thought: dict[str, Any] = {"text": "hm", "thought": True}
     file: dict[str, Any] = {"fileData": {"fileUri": "https://a.example/a", "mimeType": "image/png"}}
     answer = stream(part_chunk({"text": "a"}, file, {"text": "b"}, thought, file, thought, finish="STOP"))
-    image = Image(url="https://a.example/a", media_type="image/png")
-    hm = Thinking("hm", state=ProviderState("google", {"thought": True}))
-    assert answer.response.content == [Text("a"), image, Text("b"), hm, image, hm]
-    assert [event.index for event in answer.events if isinstance(event, TextDelta | ThinkingDelta)] == [0, 2, 3, 5]
+    image = ms.Image(url="https://a.example/a", media_type="image/png")
+    hm = ms.Thinking("hm", state=ms.ProviderState("google", {"thought": True}))
+    assert answer.response.content == [ms.Text("a"), image, ms.Text("b"), hm, image, hm]
+    assert [event.index for event in answer.events if isinstance(event, ms.TextDelta | ms.ThinkingDelta)] == [
+        0,
+        2,
+        3,
+        5,
+    ]
 
 
 def test_a_signed_thought_is_not_continued() -> None:
@@ -153,8 +151,8 @@ def test_a_signed_thought_is_not_continued() -> None:
         part_chunk({"thought": True}), part_chunk(finish="STOP"),
     )  # fmt: skip
     assert answer.response.content == [
-        Thinking("a", "s", state=signed("s", thought=True)),
-        Thinking("b", "t", state=signed("t", thought=True)),
+        ms.Thinking("a", "s", state=signed("s", thought=True)),
+        ms.Thinking("b", "t", state=signed("t", thought=True)),
     ]
 
 
@@ -162,20 +160,20 @@ def test_a_file_that_the_model_made_keeps_its_name_and_signature() -> None:
     part = {"inlineData": {"mimeType": "text/csv", "data": "YSxi", "displayName": "a.csv"}, "thoughtSignature": "s"}
     linked = {"fileData": {"fileUri": "https://a.example/b", "mimeType": "text/csv"}, "thoughtSignature": "t"}
     assert decode(part_chunk(part, linked, finish="STOP")).content == [
-        File(data=b"a,b", media_type="text/csv", name="a.csv", state=signed("s")),
-        File(url="https://a.example/b", media_type="text/csv", state=signed("t")),
+        ms.File(data=b"a,b", media_type="text/csv", name="a.csv", state=signed("s")),
+        ms.File(url="https://a.example/b", media_type="text/csv", state=signed("t")),
     ]
 
 
 @pytest.mark.parametrize(
     ("part", "content"),
     [
-        ({"text": "a", "functionCall": {}}, [Text("a")]),
-        ({"text": "", "functionCall": CALL}, [ToolCall("id-1", "f", "{}")]),
+        ({"text": "a", "functionCall": {}}, [ms.Text("a")]),
+        ({"text": "", "functionCall": CALL}, [ms.ToolCall("id-1", "f", "{}")]),
         ({"text": "", "functionCall": {}}, []),
-        ({"text": "", "newKind": {}}, [ProviderBlock("google", {"text": "", "newKind": {}})]),
-        ({"text": "a", "newKind": []}, [Text("a")]),
-        ({"newKind": {}, "otherKind": 1}, [ProviderBlock("google", {"newKind": {}, "otherKind": 1})]),
+        ({"text": "", "newKind": {}}, [ms.ProviderBlock("google", {"text": "", "newKind": {}})]),
+        ({"text": "a", "newKind": []}, [ms.Text("a")]),
+        ({"newKind": {}, "otherKind": 1}, [ms.ProviderBlock("google", {"newKind": {}, "otherKind": 1})]),
     ],
 )
 def test_of_two_kinds_the_full_one_is_read(part: dict[str, Any], content: list[Any]) -> None:

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.gemini import DIALECT
-from manystream.providers.model.events import ErrorEvent
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.answer_limits import AnswerLimits
 from tests.providers.gemini.wire import PROVIDER, Ids, decode, part_chunk, run, stream_bytes, text_chunk
 
@@ -24,8 +23,8 @@ def test_an_event_that_is_no_chunk_is_an_error_that_quotes_it(data: bytes) -> No
     machine = DIALECT.machine(PROVIDER, Ids())
     (event,) = machine.feed("", data)
     error = getattr(event, "error", None)
-    assert isinstance(error, ProviderError)
-    assert (error.category, error.retryable, error.body) == (ErrorCategory.SERVER, False, data)
+    assert isinstance(error, ms.ProviderError)
+    assert (error.category, error.retryable, error.body) == (ms.ErrorCategory.SERVER, False, data)
     assert data.decode("utf-8", "replace")[:4] in error.message
     assert machine.ended
 
@@ -45,7 +44,7 @@ def test_content_of_another_form_is_an_error(chunk: Any, reason: str) -> None:
     answer = run([stream_bytes(text_chunk("a"), chunk)])
     assert answer.error.error.message.startswith(f"{reason} in Gemini's answer: ")
     assert answer.response.text == "a"
-    with pytest.raises(ProviderError, match=f"{reason} in Gemini's answer: "):
+    with pytest.raises(ms.ProviderError, match=f"{reason} in Gemini's answer: "):
         decode(chunk)
 
 
@@ -62,7 +61,7 @@ def test_an_empty_content_of_any_form_has_no_blocks(empty: object) -> None:
     ids=["nothing of an answer", "a wrapper", "another service"],
 )
 def test_an_object_without_an_answers_members_is_an_error(body: Any) -> None:
-    with pytest.raises(ProviderError, match="the answer is no GenerateContentResponse: "):
+    with pytest.raises(ms.ProviderError, match="the answer is no GenerateContentResponse: "):
         decode(body)
 
 
@@ -70,7 +69,7 @@ def test_the_quote_is_bounded() -> None:
     machine = DIALECT.machine(PROVIDER, Ids())
     (event,) = machine.feed("", b"x" * 100_000)
     error = getattr(event, "error", None)
-    assert isinstance(error, ProviderError)
+    assert isinstance(error, ms.ProviderError)
     assert len(error.message) < 1000
     assert len(error.body) == 4096
 
@@ -155,7 +154,7 @@ def test_arbitrary_json_never_raises_and_keeps_the_order(chunks: list[Any], stra
 def test_an_arbitrary_body_is_an_answer_or_a_provider_error(body: Any) -> None:
     try:
         response = DIALECT.decode(json.dumps(body).encode(), PROVIDER, Ids())
-    except ProviderError:
+    except ms.ProviderError:
         return
     assert all(isinstance(call.parsed, dict) for call in response.tool_calls if call.complete)
 
@@ -164,7 +163,7 @@ def test_an_arbitrary_body_is_an_answer_or_a_provider_error(body: Any) -> None:
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_never_raise(body: bytes) -> None:
     assert run([body]).events
-    assert DIALECT.decode_error(400, {}, body, 0.0).category is ErrorCategory.INVALID_ARG
+    assert DIALECT.decode_error(400, {}, body, 0.0).category is ms.ErrorCategory.INVALID_ARG
 
 
 @PATIENT
@@ -177,7 +176,7 @@ def test_an_arbitrary_error_body_never_raises(body: Any, status: int) -> None:
     assert error.retry_after_ms >= -1
     assert error.body == data[:4096]
     # No body of this kind has a reason that takes precedence over these statuses.
-    expected = {400: ErrorCategory.INVALID_ARG, 401: ErrorCategory.AUTH, 404: ErrorCategory.NOT_FOUND}
+    expected = {400: ms.ErrorCategory.INVALID_ARG, 401: ms.ErrorCategory.AUTH, 404: ms.ErrorCategory.NOT_FOUND}
     assert error.category is expected.get(status, error.category)
     if status in (400, 401, 404):
         assert not error.retryable
@@ -206,7 +205,7 @@ def outcome(*chunks: dict[str, Any]) -> str:
     """Return the message of the error that ends the stream; empty if there is none."""
     machine = DIALECT.machine(PROVIDER, Ids(), LIMITS)
     events = [event for chunk in chunks for event in machine.feed("", json.dumps(chunk).encode())]
-    errors = [event.error.message for event in events if isinstance(event, ErrorEvent)]
+    errors = [event.error.message for event in events if isinstance(event, ms.ErrorEvent)]
     return errors[0] if errors else ""
 
 

@@ -7,18 +7,10 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import InvalidRequestError
+import manystream as ms
 from manystream.providers.gemini.block_writer import BlockWriter
 from manystream.providers.gemini.message_writer import MessageWriter, WriterState
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.messages import (
-    Message,
-    ProviderState,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from manystream.providers.model.messages import Message
 from manystream.providers.model.prefix_cache import Segment
 from manystream.providers.wire.omission_warnings import OPENING
 from tests.providers.gemini.sent import OLD_MODEL, contents, warnings
@@ -29,8 +21,8 @@ HI = Message.user("Hi")
 SKIP = "skip_thought_signature_validator"
 
 
-def call(id: str, name: str = "f", arguments: str = "{}", state: ProviderState | None = None) -> ToolCall:
-    return ToolCall(id, name, arguments, state=state)
+def call(id: str, name: str = "f", arguments: str = "{}", state: ms.ProviderState | None = None) -> ms.ToolCall:
+    return ms.ToolCall(id, name, arguments, state=state)
 
 
 def answer_part(name: str = "f", output: str = "ok", **members: Any) -> dict[str, Any]:
@@ -43,7 +35,7 @@ def call_part(name: str = "f", signature: str | None = None, **members: Any) -> 
 
 
 def test_roles_are_user_and_model() -> None:
-    assert contents(HI, Message.assistant("Hello"), Message.user([Text("a"), Text("b")])) == [
+    assert contents(HI, Message.assistant("Hello"), Message.user([ms.Text("a"), ms.Text("b")])) == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "model", "parts": [{"text": "Hello"}]},
         {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]},
@@ -51,11 +43,11 @@ def test_roles_are_user_and_model() -> None:
 
 
 def test_empty_texts_are_left_out_and_no_content_is_refused() -> None:
-    assert contents(HI, Message.assistant(""), Message.user([Text(""), Text("b")])) == [
+    assert contents(HI, Message.assistant(""), Message.user([ms.Text(""), ms.Text("b")])) == [
         {"role": "user", "parts": [{"text": "Hi"}]},
         {"role": "user", "parts": [{"text": "b"}]},
     ]
-    with pytest.raises(InvalidRequestError, match="messages: contain nothing that can be sent to Gemini"):
+    with pytest.raises(ms.InvalidRequestError, match="messages: contain nothing that can be sent to Gemini"):
         contents(Message.user(""))
 
 
@@ -76,7 +68,7 @@ def test_parallel_calls_are_one_content_and_so_are_results() -> None:
     history = (
         HI, Message.assistant("I look."), Message.assistant([call("a", "x"), call("b", "y")]),
         Message.tool_call("c", "z", "{}"), Message.tool_result("b", "2"), Message.tool_result("c", "3"),
-        Message(Role.TOOL, [ToolResult("a", "1")]), Message.user("And?"),
+        Message(ms.Role.TOOL, [ms.ToolResult("a", "1")]), Message.user("And?"),
     )  # fmt: skip
     assert contents(*history, model=OLD_MODEL)[1:] == [
         {"role": "model", "parts": [{"text": "I look."}, call_part("x"), call_part("y"), call_part("z")]},
@@ -95,7 +87,7 @@ def test_consecutive_calls_are_separate_turns() -> None:
 
 
 def test_a_result_is_moved_after_its_call() -> None:
-    history = (HI, Message.tool_call("a", "f", "{}"), Message.user("Hurry!"), Message.user(ToolResult("a", "ok")))
+    history = (HI, Message.tool_call("a", "f", "{}"), Message.user("Hurry!"), Message.user(ms.ToolResult("a", "ok")))
     assert [content["parts"] for content in contents(*history, model=OLD_MODEL)[1:]] == [
         [call_part()],
         [answer_part()],
@@ -104,7 +96,7 @@ def test_a_result_is_moved_after_its_call() -> None:
 
 
 def test_a_call_without_a_result_is_not_sent() -> None:
-    history = (HI, Message.assistant([Text("I look."), call("a"), call("b")]), Message.tool_result("b", "ok"))
+    history = (HI, Message.assistant([ms.Text("I look."), call("a"), call("b")]), Message.tool_result("b", "ok"))
     assert contents(*history, model=OLD_MODEL)[1]["parts"] == [{"text": "I look."}, call_part()]
     assert warnings(*history) == ["messages: call 'a' has no result and is not sent"]
     assert contents(HI, Message.tool_call("a", "f", "{}")) == [{"role": "user", "parts": [{"text": "Hi"}]}]
@@ -136,7 +128,7 @@ def test_a_reused_id_belongs_to_the_later_turn() -> None:
 
 
 def test_only_ids_of_the_wire_are_sent_back() -> None:
-    state = ProviderState("google", {"id": "w1"})
+    state = ms.ProviderState("google", {"id": "w1"})
     history = (HI, Message.assistant([call("w1", state=state), call("ours")]))
     results = (Message.tool_result("w1", "ok"), Message.tool_result("ours", "ok"))
     _, calls, answers = contents(*history, *results, model=OLD_MODEL)
@@ -161,7 +153,7 @@ def test_arguments_that_are_no_object_cause_a_warning(arguments: str) -> None:
 
 
 def test_text_beside_results_in_a_tool_message_follows_them() -> None:
-    tool = Message(Role.TOOL, [Text("Note."), ToolResult("a", "ok")])
+    tool = Message(ms.Role.TOOL, [ms.Text("Note."), ms.ToolResult("a", "ok")])
     assert [content["parts"] for content in contents(HI, Message.tool_call("a", "f", "{}"), tool, model=OLD_MODEL)] == [
         [{"text": "Hi"}], [call_part()], [answer_part()], [{"text": "Note."}],
     ]  # fmt: skip
@@ -197,11 +189,11 @@ EMPTY = Message.user("")
 
 NO_RESULT = "messages: call 't' has no result and is not sent"
 
-A: JSONObject = {"role": "user", "parts": [{"text": "a"}]}
+A: ms.JSONObject = {"role": "user", "parts": [{"text": "a"}]}
 
-B: JSONObject = {"role": "model", "parts": [{"text": "b"}]}
+B: ms.JSONObject = {"role": "model", "parts": [{"text": "b"}]}
 
-USED: list[JSONObject] = [
+USED: list[ms.JSONObject] = [
     {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
     {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "x"}}}]},
 ]

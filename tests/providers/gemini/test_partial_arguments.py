@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.gemini.converter import GeminiConverter
 from manystream.providers.gemini.partial_arguments import PartialArguments, path_steps
-from manystream.providers.model.messages import Message, ToolCall
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """No deadline, because the machine may be busy."""
@@ -93,9 +93,9 @@ def test_a_history_may_have_a_call_whose_arguments_are_in_pieces() -> None:
     ]
     call = {"functionCall": {"id": "c1", "name": "look", "partialArgs": pieces, "willContinue": True}}
     [message] = GeminiConverter().decode_messages([{"role": "model", "parts": [call]}])
-    assert isinstance(message, Message)
+    assert isinstance(message, ms.Message)
     [block] = message.content
-    assert isinstance(block, ToolCall)
+    assert isinstance(block, ms.ToolCall)
     assert (block.id, block.name, block.arguments, block.complete) == ("c1", "look", '{"city":"Ro","days":2}', True)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.errors import InvalidRequestError
+import manystream as ms
 from manystream.providers.gemini.json_names import open_api_schema
 from manystream.providers.gemini.schema import UNENFORCED, gemini_schema, parameters_schema
 
@@ -88,7 +88,7 @@ def test_a_reference_to_the_whole_becomes_a_definition() -> None:
 @pytest.mark.parametrize("reference", ["#/$defs/Missing", "https://example.com/s", "#/properties/a", 5, None, ""])
 def test_an_unresolved_reference_is_refused_naming_its_place(reference: Any) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": reference}}}}
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         written(schema)
     assert raised.value.field == "response_schema.properties.a.items.$ref"
 
@@ -107,7 +107,7 @@ def test_openapi_spelling_is_converted() -> None:
 
 
 def test_an_unknown_type_is_refused_naming_its_place() -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         written({"type": "object", "properties": {"a": {"type": "text"}}})
     assert raised.value.field == "response_schema.properties.a.type"
 
@@ -146,7 +146,7 @@ def test_an_endless_schema_is_refused() -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(200):
         schema = {"type": "array", "items": schema}
-    with pytest.raises(InvalidRequestError, match="nested"):
+    with pytest.raises(ms.InvalidRequestError, match="nested"):
         written(schema)
 
 
@@ -155,7 +155,7 @@ def test_a_functions_parameters_are_an_object() -> None:
     assert parameters_schema({"type": "object", "properties": {}}, "p", None) is None
     assert parameters_schema({}, "p", None) is None
     assert parameters_schema({"type": "object", "additionalProperties": True}, "p", None) is not None
-    with pytest.raises(InvalidRequestError, match=r"tools\[0\]\.parameters\.type"):
+    with pytest.raises(ms.InvalidRequestError, match=r"tools\[0\]\.parameters\.type"):
         parameters_schema({"type": "array"}, "tools[0].parameters", None)
 
 
@@ -263,7 +263,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 def test_a_schema_has_at_most_100_levels_below_the_root() -> None:
     assert written(nested(100)) == nested(100)
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         written(nested(101))
     assert str(raised.value) == f"response_schema{'.items' * 101}: is nested more than 100 deep"
 
@@ -276,7 +276,7 @@ def test_references_count_as_levels() -> None:
         if accepted:
             assert written(schema)["properties"] == {"a": {"type": "string", "title": "t"}}
         else:
-            with pytest.raises(InvalidRequestError, match="is nested more than 100 deep"):
+            with pytest.raises(ms.InvalidRequestError, match="is nested more than 100 deep"):
                 written(schema)
 
 
@@ -289,7 +289,7 @@ def test_references_count_as_levels() -> None:
     ],
 )
 def test_a_part_that_cannot_be_sent_is_named(schema: dict[str, Any], field: str, message: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         gemini_schema(schema, "s", None)
     assert str(raised.value) == f"{field}: {message}"
 
@@ -345,7 +345,7 @@ def test_a_nullable_value_may_be_null(schema: dict[str, Any], expected: dict[str
 
 @pytest.mark.parametrize("kind", [["string", "TYPE_UNSPECIFIED"], "TYPE_UNSPECIFIED", 6, [6]], ids=str)
 def test_an_unknown_type_is_refused_by_name(kind: object) -> None:
-    with pytest.raises(InvalidRequestError, match="is not a JSON Schema type") as raised:
+    with pytest.raises(ms.InvalidRequestError, match="is not a JSON Schema type") as raised:
         written({"type": "object", "properties": {"a": {"type": kind}}})
     assert raised.value.field == "response_schema.properties.a.type"
 

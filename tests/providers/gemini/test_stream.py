@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
+import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.gemini import DIALECT
-from manystream.providers.json.json_values import JSON
-from manystream.providers.model.events import Done, ErrorEvent, Event, FinishReason, Start, TextDelta, ThinkingDelta
-from manystream.providers.model.messages import ProviderState, Text, Thinking
-from manystream.providers.model.provider_error import ErrorCategory
+from manystream.providers.model.events import Done, FinishReason, TextDelta
 from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
@@ -34,13 +32,13 @@ def test_text_in_pieces_is_one_block() -> None:
     assert answer.events == [
         START, TextDelta(0, "Hel"), TextDelta(0, "lo"), TextDelta(0, "!"), Done(FinishReason.STOP, "STOP", Usage()),
     ]  # fmt: skip
-    assert answer.response.content == [Text("Hello!")]
+    assert answer.response.content == [ms.Text("Hello!")]
 
 
 def test_nothing_is_done_before_the_body_ends() -> None:
     machine = DIALECT.machine(PROVIDER, Ids())
     events = machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}')
-    assert [type(event) for event in events] == [Start, TextDelta]
+    assert [type(event) for event in events] == [ms.Start, TextDelta]
     assert not machine.ended
     assert [type(event) for event in machine.end()] == [Done]
     assert machine.feed("", b"{}") == ()
@@ -49,7 +47,7 @@ def test_nothing_is_done_before_the_body_ends() -> None:
 
 def test_a_body_without_any_event_is_truncated() -> None:
     answer = run([b""])
-    assert answer.error.error.category is ErrorCategory.NETWORK
+    assert answer.error.error.category is ms.ErrorCategory.NETWORK
     assert "no event" in answer.error.error.message
 
 
@@ -59,12 +57,12 @@ def test_thoughts_and_text_are_separate_blocks_in_order() -> None:
         text_chunk("."), part_chunk({"text": "Wait", "thought": True}), part_chunk({"text": "No."}, finish="STOP"),
     )  # fmt: skip
     assert answer.events == [
-        START, ThinkingDelta(0, "Hm"), ThinkingDelta(0, "m."), TextDelta(1, "Yes"), TextDelta(1, "."),
-        ThinkingDelta(2, "Wait"), TextDelta(3, "No."), Done(FinishReason.STOP, "STOP", Usage()),
+        START, ms.ThinkingDelta(0, "Hm"), ms.ThinkingDelta(0, "m."), TextDelta(1, "Yes"), TextDelta(1, "."),
+        ms.ThinkingDelta(2, "Wait"), TextDelta(3, "No."), Done(FinishReason.STOP, "STOP", Usage()),
     ]  # fmt: skip
-    thought = ProviderState("google", {"thought": True})
+    thought = ms.ProviderState("google", {"thought": True})
     assert answer.response.content == [
-        Thinking("Hmm.", state=thought), Text("Yes."), Thinking("Wait", state=thought), Text("No."),
+        ms.Thinking("Hmm.", state=thought), ms.Text("Yes."), ms.Thinking("Wait", state=thought), ms.Text("No."),
     ]  # fmt: skip
 
 
@@ -74,24 +72,24 @@ def test_a_signature_on_an_empty_last_text_belongs_to_the_text() -> None:
 
         data: {"candidates":[{"content":{"parts":[{"text":"","thoughtSignature":"c2ln"}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"gemini-3.8-flash"}
     """)  # noqa: E501
-    assert [type(event) for event in answer.events] == [Start, TextDelta, Done]
-    assert answer.response.content == [Text("4", state=signed("c2ln"))]
+    assert [type(event) for event in answer.events] == [ms.Start, TextDelta, Done]
+    assert answer.response.content == [ms.Text("4", state=signed("c2ln"))]
 
 
 def test_a_signature_on_an_empty_text_after_thoughts_is_a_block() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True}), part_chunk({"text": "", "thoughtSignature": "s"}))
-    assert answer.response.content[1:] == [Text("", state=signed("s"))]
+    assert answer.response.content[1:] == [ms.Text("", state=signed("s"))]
 
 
 def test_a_part_with_only_a_signature_is_kept() -> None:
     answer = stream(part_chunk({"thoughtSignature": "s"}, finish="STOP"))
-    assert answer.response.content == [Text("", state=signed("s"))]
-    assert [type(event) for event in answer.events] == [Start, Done]
+    assert answer.response.content == [ms.Text("", state=signed("s"))]
+    assert [type(event) for event in answer.events] == [ms.Start, Done]
 
 
 def test_a_signed_thought_has_its_signature_and_provider() -> None:
     answer = stream(part_chunk({"text": "Hm", "thought": True, "thoughtSignature": "s"}, finish="STOP"))
-    assert answer.response.content == [Thinking("Hm", "s", state=signed("s", thought=True))]
+    assert answer.response.content == [ms.Thinking("Hm", "s", state=signed("s", thought=True))]
 
 
 def test_signed_texts_are_not_merged() -> None:
@@ -100,12 +98,12 @@ def test_signed_texts_are_not_merged() -> None:
         part_chunk({"text": "b", "thoughtSignature": "s2"}),
         part_chunk({"text": "c"}, finish="STOP"),
     )
-    assert answer.response.content == [Text("a", state=signed("s1")), Text("b", state=signed("s2")), Text("c")]
+    assert answer.response.content == [ms.Text("a", state=signed("s1")), ms.Text("b", state=signed("s2")), ms.Text("c")]
 
 
 def test_an_empty_text_changes_nothing() -> None:
     answer = stream(text_chunk("a"), text_chunk(""), text_chunk("b"), part_chunk({"text": ""}, finish="STOP"))
-    assert answer.response.content == [Text("ab")]
+    assert answer.response.content == [ms.Text("ab")]
     assert stream(part_chunk({"text": ""}, finish="STOP")).response.content == []
 
 
@@ -115,16 +113,16 @@ def test_candidate_0_is_the_answer_and_the_others_are_kept() -> None:
         {"candidates": [{"content": {"parts": [{"text": "y"}], "role": "model"}, "index": 1, "finishReason": "STOP"}]},
         {"candidates": [{"content": {"parts": [{"text": "b"}]}, "finishReason": "STOP"}]},
     )
-    assert answer.response.content == [Text("ab")]
+    assert answer.response.content == [ms.Text("ab")]
     assert answer.response.provider_data["candidates"] == [
         {"index": 1, "content": {"role": "model", "parts": [{"text": "xy"}]}, "finishReason": "STOP"}
     ]
 
 
 def test_other_candidates_keep_parts_of_every_kind_in_order() -> None:
-    call: JSON = {"functionCall": {"name": "f", "args": {}}}
-    thought: JSON = {"text": "Hm.", "thought": True}
-    parts: list[list[JSON]] = [[thought, {"text": "x"}], [{"text": "y"}, call, {"text": "z"}]]
+    call: ms.JSON = {"functionCall": {"name": "f", "args": {}}}
+    thought: ms.JSON = {"text": "Hm.", "thought": True}
+    parts: list[list[ms.JSON]] = [[thought, {"text": "x"}], [{"text": "y"}, call, {"text": "z"}]]
     answer = stream(
         *({"candidates": [{"content": {"parts": some}, "index": 1}]} for some in parts),
         {"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]},
@@ -187,7 +185,7 @@ def test_metadata_of_later_chunks_is_merged() -> None:
         "citationMetadata": {"citations": [{"endIndex": 1}, {"endIndex": 2}]},
         "logprobsResult": {"chosenCandidates": ["x", "y"]},
     }
-    assert answer.response.content == [Text("aaaa", citations=[{"endIndex": 1}, {"endIndex": 2}])]
+    assert answer.response.content == [ms.Text("aaaa", citations=[{"endIndex": 1}, {"endIndex": 2}])]
 
 
 def test_a_later_model_version_is_taken_and_an_earlier_one_kept() -> None:
@@ -196,7 +194,7 @@ def test_a_later_model_version_is_taken_and_an_earlier_one_kept() -> None:
         {"candidates": [{"content": {"parts": [{"text": "b"}]}}], "modelVersion": "m", "responseId": "r"},
         {"candidates": [{"finishReason": "STOP"}], "modelVersion": "n"},
     )
-    assert answer.events[0] == Start(None, None)
+    assert answer.events[0] == ms.Start(None, None)
     assert (answer.response.model, answer.response.id) == ("m", "r")
 
 
@@ -232,7 +230,7 @@ def test_the_template_and_the_parser_give_the_same_events() -> None:
     assert fast.response.usage == slow.response.usage
 
 
-def events_at_the_end(stray: bytes) -> list[Event]:
+def events_at_the_end(stray: bytes) -> list[ms.Event]:
     machine = DIALECT.machine(PROVIDER, Ids())
     machine.feed("", b'{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}')
     return [*machine.feed(BARE_LINES, stray), *machine.end()]
@@ -271,7 +269,7 @@ def test_the_whole_elements_of_an_array_that_was_cut_are_read() -> None:
     answer = run([whole])
     assert (answer.response.text, answer.response.finish_reason) == ("Hello", FinishReason.STOP)
     cut = run([whole[:-1]])
-    assert cut.error.error.category is ErrorCategory.NETWORK
+    assert cut.error.error.category is ms.ErrorCategory.NETWORK
     assert cut.response.text == "Hel"
 
 
@@ -296,19 +294,19 @@ def test_a_stream_error_has_the_category_of_its_http_status() -> None:
         {"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}},
     )
     error = answer.error.error
-    assert (error.category, error.http_status, error.retryable) == (ErrorCategory.SERVER, 503, True)
+    assert (error.category, error.http_status, error.retryable) == (ms.ErrorCategory.SERVER, 503, True)
     assert answer.response.text == "a"
     assert answer.response.usage.input_tokens == 2
 
 
 def test_an_error_in_the_first_chunk_comes_alone() -> None:
     answer = stream({"error": {"code": 429, "message": "Slow down.", "status": "RESOURCE_EXHAUSTED"}})
-    assert [type(event) for event in answer.events] == [ErrorEvent]
+    assert [type(event) for event in answer.events] == [ms.ErrorEvent]
 
 
 def test_a_refused_prompt_is_a_content_filter_error() -> None:
     answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
     error = answer.error.error
-    assert error.category is ErrorCategory.CONTENT_FILTER
+    assert error.category is ms.ErrorCategory.CONTENT_FILTER
     assert error.message == "prompt blocked: SAFETY: not that"
     assert (error.provider_code, error.retryable) == ("SAFETY", False)

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from google.genai import types as google
 
-from manystream.providers.errors import InvalidRequestError
+import manystream as ms
 from manystream.providers.gemini.thinking import BUDGETS, LEVELS, needs_signatures, thinking_config, version_of
-from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 
-NONE, LOW, MED, HIGH = ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH
+NONE, LOW, MED, HIGH = ms.ThinkingLevel.NONE, ms.ThinkingLevel.LOW, ms.ThinkingLevel.MED, ms.ThinkingLevel.HIGH
 
 
-def config(model: str, level: ThinkingLevel | None = None, **options: Any) -> dict[str, Any]:
-    return thinking_config(model, ThinkingConfig(level=level, **options), [])
+def config(model: str, level: ms.ThinkingLevel | None = None, **options: Any) -> dict[str, Any]:
+    return thinking_config(model, ms.ThinkingConfig(level=level, **options), [])
 
 
 @pytest.mark.parametrize(
@@ -35,13 +34,13 @@ def config(model: str, level: ThinkingLevel | None = None, **options: Any) -> di
         ("gemini-2.5-flash-lite-preview-09-2025", LOW, 8533),
     ],
 )
-def test_a_level_is_a_part_of_the_models_budget(model: str, level: ThinkingLevel, budget: int) -> None:
+def test_a_level_is_a_part_of_the_models_budget(model: str, level: ms.ThinkingLevel, budget: int) -> None:
     assert config(model, level)["thinkingBudget"] == budget
 
 
 @pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-2.5-flash-lite"])
 def test_level_none_is_refused_if_thinking_cannot_be_disabled(model: str) -> None:
-    with pytest.raises(InvalidRequestError, match=f"thinking: {model} cannot disable thinking"):
+    with pytest.raises(ms.InvalidRequestError, match=f"thinking: {model} cannot disable thinking"):
         config(model, NONE)
 
 
@@ -79,7 +78,7 @@ UNKNOWN_WORDS = ["LOW", "LOW", "MEDIUM", "HIGH"]
     ],
 )
 def test_from_gemini_3_on_a_level_is_a_word(model: str, words: list[str]) -> None:
-    assert [config(model, level)["thinkingLevel"] for level in ThinkingLevel] == words
+    assert [config(model, level)["thinkingLevel"] for level in ms.ThinkingLevel] == words
 
 
 def test_every_row_is_covered_above() -> None:
@@ -91,19 +90,19 @@ def test_every_row_is_covered_above() -> None:
 
 def test_level_none_is_the_lowest_level_with_a_warning() -> None:
     warnings: list[str] = []
-    sent = thinking_config("gemini-3-flash-preview", ThinkingConfig(level=NONE), warnings)
+    sent = thinking_config("gemini-3-flash-preview", ms.ThinkingConfig(level=NONE), warnings)
     assert sent == {"thinkingLevel": "MINIMAL"}
     assert warnings == ["thinking: gemini-3-flash-preview cannot disable thinking; MINIMAL, its lowest level, was sent"]
-    assert thinking_config("gemini-3-flash-preview", ThinkingConfig(level=LOW), quiet := []) != {}
+    assert thinking_config("gemini-3-flash-preview", ms.ThinkingConfig(level=LOW), quiet := []) != {}
     assert quiet == []
 
 
 @pytest.mark.parametrize("model", ["gemini-2.0-flash", "gemini-1.5-pro", "gemini-2.5-flash-image", "gemma-3-27b-it"])
 def test_thinking_for_a_model_without_it_causes_a_warning(model: str) -> None:
     warnings: list[str] = []
-    assert thinking_config(model, ThinkingConfig(level=HIGH), warnings) == {}
+    assert thinking_config(model, ms.ThinkingConfig(level=HIGH), warnings) == {}
     assert warnings == [f"thinking: left out, {model} does not think"]
-    assert thinking_config(model, ThinkingConfig(level=NONE), quiet := []) == {}
+    assert thinking_config(model, ms.ThinkingConfig(level=NONE), quiet := []) == {}
     assert quiet == []
 
 
@@ -134,7 +133,7 @@ def test_an_explicit_budget_replaces_the_levels() -> None:
     ("model", "tokens"), [("gemini-2.5-pro", 0), ("gemini-2.5-pro", 40_000), ("gemini-2.5-flash", -2)]
 )
 def test_a_budget_outside_the_range_is_refused(model: str, tokens: int) -> None:
-    with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* tokens"):
+    with pytest.raises(ms.InvalidRequestError, match=r"thinking.budget_tokens: .* tokens"):
         config(model, budget_tokens=tokens)
 
 
@@ -147,7 +146,7 @@ def test_a_budget_may_be_at_the_ends_of_the_range(model: str, least: int, most: 
         assert config(model, budget_tokens=tokens)["thinkingBudget"] == tokens
     for tokens in (least - 1, most + 1, -2):
         if tokens != -1:
-            with pytest.raises(InvalidRequestError) as raised:
+            with pytest.raises(ms.InvalidRequestError) as raised:
                 config(model, budget_tokens=tokens)
             assert str(raised.value) == (
                 f"thinking.budget_tokens: {model} takes {least} to {most} tokens, or -1 to let it decide, not {tokens}"
@@ -174,22 +173,22 @@ def test_the_budget_of_another_model_is_sent_as_given(model: str) -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_says_what_the_model_takes(model: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         config(model, **options)
     assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("model", ["gemini-3.5-flash", "gemini-3.8-flash", "gemini-4-argon", "gemini-flash-latest"])
 def test_newer_models_refuse_a_budget(model: str) -> None:
-    with pytest.raises(InvalidRequestError, match=r"thinking.budget_tokens: .* takes a level"):
+    with pytest.raises(ms.InvalidRequestError, match=r"thinking.budget_tokens: .* takes a level"):
         config(model, budget_tokens=500)
 
 
 def test_an_effort_is_the_providers_own_word() -> None:
     assert config("gemini-3.8-flash", LOW, effort="xhigh") == {"thinkingLevel": "XHIGH", "includeThoughts": True}
-    with pytest.raises(InvalidRequestError, match=r"thinking\.effort"):
+    with pytest.raises(ms.InvalidRequestError, match=r"thinking\.effort"):
         config("gemini-2.5-pro", effort="high")
-    with pytest.raises(InvalidRequestError, match=r"not both"):
+    with pytest.raises(ms.InvalidRequestError, match=r"not both"):
         config("gemini-3-pro", effort="high", budget_tokens=1)
 
 

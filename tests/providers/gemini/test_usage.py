@@ -9,7 +9,6 @@ import pytest
 import manystream as ms
 from manystream.providers.gemini import DIALECT
 from manystream.providers.gemini.usage import read_usage
-from manystream.providers.model.tokens import Usage
 from tests.providers.gemini.wire import (
     PROVIDER,
     Ids,
@@ -44,12 +43,12 @@ def test_each_count_has_its_field(counts: tuple[int | None, ...], expected: tupl
     )  # fmt: skip
     raw: Any = {name: count for name, count in zip(names, counts, strict=True) if count is not None}
     prompt, output, thinking, total = expected
-    assert read_usage(raw) == Usage(prompt, output, thinking, total_tokens=total, raw=raw)
+    assert read_usage(raw) == ms.Usage(prompt, output, thinking, total_tokens=total, raw=raw)
 
 
 def test_usage_that_is_no_object_is_ignored() -> None:
     answer = stream(text_chunk("a", usageMetadata={"promptTokenCount": 3}), part_chunk(finish="STOP", usageMetadata=3))
-    assert answer.response.usage == Usage(3, raw={"promptTokenCount": 3})
+    assert answer.response.usage == ms.Usage(3, raw={"promptTokenCount": 3})
     assert answer.response.provider_data == {}
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.model.events import (
-    FinishReason,
-)
+import manystream as ms
 from tests.providers.gemini_interactions.wire import (
     CREATED,
     completed,
@@ -21,15 +19,15 @@ from tests.providers.gemini_interactions.wire import (
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        ("completed", FinishReason.STOP),
-        ("requires_action", FinishReason.STOP),  # no call
-        ("incomplete", FinishReason.LENGTH),
-        ("requires_continuation", FinishReason.LENGTH),
-        ("budget_exceeded", FinishReason.LENGTH),
-        ("throttled_by_policy", FinishReason.UNKNOWN),
+        ("completed", ms.FinishReason.STOP),
+        ("requires_action", ms.FinishReason.STOP),  # no call
+        ("incomplete", ms.FinishReason.LENGTH),
+        ("requires_continuation", ms.FinishReason.LENGTH),
+        ("budget_exceeded", ms.FinishReason.LENGTH),
+        ("throttled_by_policy", ms.FinishReason.UNKNOWN),
     ],
 )
-def test_the_status_is_the_finish_reason(status: str, reason: FinishReason) -> None:
+def test_the_status_is_the_finish_reason(status: str, reason: ms.FinishReason) -> None:
     outcome = run(CREATED + step(0, "model_output", text("a")) + completed(status))
     assert (outcome.last.finish_reason, outcome.last.raw_finish_reason) == (reason, status)
     whole = decode(interaction(status, steps=[{"type": "model_output", "content": [text("a")]}]))

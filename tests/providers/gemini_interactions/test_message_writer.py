@@ -6,17 +6,6 @@ from typing import Any
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.messages import (
-    Block,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
 from tests.providers.gemini_interactions.test_request import HELLO, MODEL
 from tests.providers.gemini_interactions.wire import (
     MAKER,
@@ -29,11 +18,11 @@ from tests.providers.gemini_interactions.wire import (
 )
 
 
-def said(*blocks: Block) -> list[Message]:
-    return [*HELLO, Message(Role.ASSISTANT, list(blocks)), Message(Role.USER, [Text("Go on.")])]
+def said(*blocks: ms.Block) -> list[ms.Message]:
+    return [*HELLO, ms.Message(ms.Role.ASSISTANT, list(blocks)), ms.Message(ms.Role.USER, [ms.Text("Go on.")])]
 
 
-def steps(*blocks: Block) -> Any:
+def steps(*blocks: ms.Block) -> Any:
     """Return the steps of an assistant's message, without those of the user's around it."""
     return sent(ms.Request(MODEL, said(*blocks)))["input"][1:-1]
 
@@ -41,18 +30,20 @@ def steps(*blocks: Block) -> Any:
 def test_calls_and_their_results_are_steps_in_order() -> None:
     history = [
         *HELLO,
-        Message(
-            Role.ASSISTANT,
+        ms.Message(
+            ms.Role.ASSISTANT,
             [
-                Thinking("hm", "s", state=TAG),
-                Text("Two."),
-                ToolCall("a", "look", '{"n": 1}', state=ProviderState(MAKER, {"signature": "t"})),
-                ToolCall("b", "look", "no JSON"),
-                ToolCall("c", "look", "{}"),
+                ms.Thinking("hm", "s", state=TAG),
+                ms.Text("Two."),
+                ms.ToolCall("a", "look", '{"n": 1}', state=ms.ProviderState(MAKER, {"signature": "t"})),
+                ms.ToolCall("b", "look", "no JSON"),
+                ms.ToolCall("c", "look", "{}"),
             ],
         ),
-        Message(Role.TOOL, [ToolResult("b", "no", is_error=True), ToolResult("a", "yes"), ToolResult("x", "?")]),
-        Message(Role.USER, [Text("Well?")]),
+        ms.Message(
+            ms.Role.TOOL, [ms.ToolResult("b", "no", is_error=True), ms.ToolResult("a", "yes"), ms.ToolResult("x", "?")]
+        ),
+        ms.Message(ms.Role.USER, [ms.Text("Well?")]),
     ]
     assert sent(ms.Request(MODEL, history))["input"] == [
         {"type": "user_input", "content": [text("Hello")]},
@@ -89,12 +80,12 @@ def test_an_answer_is_sent_back_to_its_maker_as_it_came() -> None:
 
 
 def test_thoughts_and_signatures_of_others_are_not_sent() -> None:
-    foreign = ProviderState("google", {"thoughtSignature": "s"})
-    blocks: list[Block] = [
-        Thinking("a", "s", state=foreign),
-        Thinking("b", "sig"),
-        ProviderBlock("google", {"executableCode": {}}),
-        Text("c", citations=[{"type": "char_location"}], state=foreign),
+    foreign = ms.ProviderState("google", {"thoughtSignature": "s"})
+    blocks: list[ms.Block] = [
+        ms.Thinking("a", "s", state=foreign),
+        ms.Thinking("b", "sig"),
+        ms.ProviderBlock("google", {"executableCode": {}}),
+        ms.Text("c", citations=[{"type": "char_location"}], state=foreign),
     ]
     assert steps(*blocks) == [{"type": "model_output", "content": [text("c")]}]
     assert len(warned(ms.Request(MODEL, said(*blocks)))) == 2
@@ -106,10 +97,10 @@ def test_thoughts_and_signatures_of_others_are_not_sent() -> None:
 
 
 def test_thinking_that_nobody_signed_is_sent() -> None:
-    assert steps(Thinking("hm"), Text("a"))[0] == {"type": "thought", "summary": [text("hm")]}
+    assert steps(ms.Thinking("hm"), ms.Text("a"))[0] == {"type": "thought", "summary": [text("hm")]}
 
 
 def test_a_conversation_begun_by_the_assistant_gets_an_opening() -> None:
-    request = ms.Request(MODEL, [Message(Role.ASSISTANT, [Text("Hi")]), *HELLO])
+    request = ms.Request(MODEL, [ms.Message(ms.Role.ASSISTANT, [ms.Text("Hi")]), *HELLO])
     assert [step["type"] for step in sent(request)["input"]] == ["user_input", "model_output", "user_input"]
     assert "begin with the assistant" in warned(request)[0]

@@ -6,15 +6,6 @@ import pytest
 from google.genai._gaos.types.interactions.createmodelinteraction import CreateModelInteraction
 
 import manystream as ms
-from manystream.providers.catalog.provider import GeminiInteractions
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Message,
-    Role,
-    Text,
-)
 from tests.providers.gemini_interactions.wire import (
     DIALECT,
     PROVIDER,
@@ -25,7 +16,7 @@ from tests.providers.gemini_interactions.wire import (
 
 MODEL = "gemini-3.5-flash"
 
-HELLO = [Message(Role.USER, [Text("Hello")])]
+HELLO = [ms.Message(ms.Role.USER, [ms.Text("Hello")])]
 
 LOOK = ms.Tool("look", "Look.", {"type": "object", "properties": {"city": {"type": "string"}}})
 
@@ -34,7 +25,7 @@ def test_a_whole_request() -> None:
     request = ms.Request(
         MODEL,
         HELLO,
-        system=[Text("Be brief."), Text("Be kind.")],
+        system=[ms.Text("Be brief."), ms.Text("Be kind.")],
         tools=[LOOK],
         tool_choice="look",
         thinking="med",
@@ -107,7 +98,7 @@ def test_nothing_is_stored_unless_it_is_asked_for() -> None:
     ],
 )
 def test_the_path_and_the_headers(base_url: str | None, path: str) -> None:
-    provider = GeminiInteractions("key", base_url)
+    provider = ms.GeminiInteractions("key", base_url)
     wire = DIALECT.encode(ms.Request(MODEL, HELLO), MODEL, provider, stream=True)
     assert (wire.method, wire.path) == ("POST", path)
     assert dict(wire.headers)["api-revision"] == "2026-05-20"
@@ -126,11 +117,15 @@ def test_the_choice_of_tools(choice: str, strict: bool | None, expected: str) ->
 
 
 def test_what_cannot_be_sent_is_a_warning_or_an_error() -> None:
-    mark = CacheControl()
+    mark = ms.CacheControl()
     request = ms.Request(
         "gemini-2.0-flash",
-        [Message(Role.USER, [Text("a", cache_control=mark), File(url="https://a.example/b.pdf", name="b")])],
-        system=[Text("b", cache_control=mark)],
+        [
+            ms.Message(
+                ms.Role.USER, [ms.Text("a", cache_control=mark), ms.File(url="https://a.example/b.pdf", name="b")]
+            )
+        ],
+        system=[ms.Text("b", cache_control=mark)],
         tools=[ms.Tool("look", cache_control=mark)],
         parallel_tool_calls=False,
         thinking="low",
@@ -144,9 +139,9 @@ def test_what_cannot_be_sent_is_a_warning_or_an_error() -> None:
         "thinking",
         "parallel_tool_calls",
     ]
-    with pytest.raises(InvalidRequestError, match=r"tools\[0\]\.name"):
+    with pytest.raises(ms.InvalidRequestError, match=r"tools\[0\]\.name"):
         sent(ms.Request(MODEL, HELLO, tools=[ms.Tool("no name")]))
-    with pytest.raises(InvalidRequestError, match=r"messages\[1\]\.role"):
-        sent(ms.Request(MODEL, [*HELLO, Message(Role.SYSTEM, [Text("b")])]))
-    with pytest.raises(InvalidRequestError, match="messages"):
-        sent(ms.Request(MODEL, [Message(Role.USER, [Text("")])]))
+    with pytest.raises(ms.InvalidRequestError, match=r"messages\[1\]\.role"):
+        sent(ms.Request(MODEL, [*HELLO, ms.Message(ms.Role.SYSTEM, [ms.Text("b")])]))
+    with pytest.raises(ms.InvalidRequestError, match="messages"):
+        sent(ms.Request(MODEL, [ms.Message(ms.Role.USER, [ms.Text("")])]))

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.model.events import FinishReason
-from manystream.providers.model.messages import Text
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+import manystream as ms
 from manystream.providers.wire.answer_limits import AnswerLimits
 
 from .wire import (
@@ -69,13 +67,13 @@ def test_what_repeats_the_request_is_not_kept() -> None:
 
 def test_a_stored_interaction_has_its_input_among_the_steps() -> None:
     steps = [{"type": "user_input", "content": [text("Hi")]}, {"type": "model_output", "content": [text("a")]}]
-    assert decode(interaction("completed", steps=steps)).content == [Text("a")]
+    assert decode(interaction("completed", steps=steps)).content == [ms.Text("a")]
 
 
 @pytest.mark.parametrize("status", ["in_progress", "queued"])
 def test_an_interaction_in_the_background_has_only_its_id(status: str) -> None:
     response = decode(interaction(status))
-    assert (response.id, response.content, response.finish_reason) == ("v1_1", [], FinishReason.UNKNOWN)
+    assert (response.id, response.content, response.finish_reason) == ("v1_1", [], ms.FinishReason.UNKNOWN)
 
 
 @pytest.mark.parametrize("member", ["id", "model", "usage", "service_tier", "created", "agent", "steps"])
@@ -88,31 +86,31 @@ def test_a_null_member_is_an_absent_one(member: str) -> None:
 @pytest.mark.parametrize(
     ("body", "category"),
     [
-        ({"error": {"code": 500, "message": "Boo.", "status": "INTERNAL"}}, ErrorCategory.SERVER),
-        ({"error": {"code": "invalid_request", "message": "Boo."}}, ErrorCategory.INVALID_ARG),
-        ([{"error": {"code": 429, "message": "Boo.", "status": "RESOURCE_EXHAUSTED"}}], ErrorCategory.RATE_LIMIT),
-        ({"candidates": [{"content": {"parts": [text("a")]}}]}, ErrorCategory.SERVER),
-        ({"hello": "world"}, ErrorCategory.SERVER),
-        ([1], ErrorCategory.SERVER),
-        ("text", ErrorCategory.SERVER),
-        (interaction("completed", steps="a"), ErrorCategory.SERVER),
-        (interaction("completed", steps=["a"]), ErrorCategory.SERVER),
-        (interaction("completed", steps=[{"type": "model_output", "content": [1]}]), ErrorCategory.SERVER),
+        ({"error": {"code": 500, "message": "Boo.", "status": "INTERNAL"}}, ms.ErrorCategory.SERVER),
+        ({"error": {"code": "invalid_request", "message": "Boo."}}, ms.ErrorCategory.INVALID_ARG),
+        ([{"error": {"code": 429, "message": "Boo.", "status": "RESOURCE_EXHAUSTED"}}], ms.ErrorCategory.RATE_LIMIT),
+        ({"candidates": [{"content": {"parts": [text("a")]}}]}, ms.ErrorCategory.SERVER),
+        ({"hello": "world"}, ms.ErrorCategory.SERVER),
+        ([1], ms.ErrorCategory.SERVER),
+        ("text", ms.ErrorCategory.SERVER),
+        (interaction("completed", steps="a"), ms.ErrorCategory.SERVER),
+        (interaction("completed", steps=["a"]), ms.ErrorCategory.SERVER),
+        (interaction("completed", steps=[{"type": "model_output", "content": [1]}]), ms.ErrorCategory.SERVER),
     ],
 )
-def test_a_body_that_is_no_interaction_is_an_error(body: Any, category: ErrorCategory) -> None:
-    with pytest.raises(ProviderError) as raised:
+def test_a_body_that_is_no_interaction_is_an_error(body: Any, category: ms.ErrorCategory) -> None:
+    with pytest.raises(ms.ProviderError) as raised:
         decode(body)
     assert raised.value.category is category
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"null", b"{}"])
 def test_a_body_that_cannot_be_read_is_an_error(body: bytes) -> None:
-    with pytest.raises(ProviderError):
+    with pytest.raises(ms.ProviderError):
         DIALECT.decode(body, PROVIDER, lambda: "id")
 
 
 @pytest.mark.parametrize("limits", [AnswerLimits(max_blocks=2), AnswerLimits(max_tool_calls=0)])
 def test_an_answer_beyond_the_limits_is_an_error(limits: AnswerLimits) -> None:
-    with pytest.raises(ProviderError, match="limits"):
+    with pytest.raises(ms.ProviderError, match="limits"):
         DIALECT.decode(json.dumps(interaction("completed", steps=STEPS)).encode(), PROVIDER, lambda: "id", limits)

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.model.events import (
-    FinishReason,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import File, Image, ProviderBlock, ProviderState, Text, Thinking, ToolCall
+import manystream as ms
 from tests.providers.gemini_interactions.test_stream import CALL
 from tests.providers.gemini_interactions.wire import (
     CREATED,
@@ -39,8 +31,8 @@ from tests.providers.gemini_interactions.wire import (
 def test_thoughts_have_summaries_and_signatures() -> None:
     thought = step(0, "thought", summary("Let "), summary("me see."), signature("c2ln"))
     outcome = run_at_every_split(CREATED + thought + step(1, "model_output", text("Yes.")) + completed())
-    assert outcome.response.content == [Thinking("Let me see.", "c2ln", state=TAG), Text("Yes.")]
-    assert outcome.events[1:4] == [ThinkingDelta(0, "Let "), ThinkingDelta(0, "me see."), TextDelta(1, "Yes.")]
+    assert outcome.response.content == [ms.Thinking("Let me see.", "c2ln", state=TAG), ms.Text("Yes.")]
+    assert outcome.events[1:4] == [ms.ThinkingDelta(0, "Let "), ms.ThinkingDelta(0, "me see."), ms.TextDelta(1, "Yes.")]
 
 
 def test_parallel_calls_stream_their_arguments() -> None:
@@ -52,15 +44,15 @@ def test_parallel_calls_stream_their_arguments() -> None:
     )
     outcome = run_at_every_split(wire)
     assert outcome.events[1:-1] == [
-        ToolCallStart(0, "c1", "look"),
-        ToolCallDelta(0, '{"city":'),
-        ToolCallDelta(0, ' "Bern"}'),
-        ToolCallDone(0, True),
-        ToolCallStart(1, "c2", "look"),
-        ToolCallDelta(1, '{"city": "Genf"}'),
-        ToolCallDone(1, True),
+        ms.ToolCallStart(0, "c1", "look"),
+        ms.ToolCallDelta(0, '{"city":'),
+        ms.ToolCallDelta(0, ' "Bern"}'),
+        ms.ToolCallDone(0, True),
+        ms.ToolCallStart(1, "c2", "look"),
+        ms.ToolCallDelta(1, '{"city": "Genf"}'),
+        ms.ToolCallDone(1, True),
     ]
-    assert outcome.last.finish_reason is FinishReason.TOOL_USE
+    assert outcome.last.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_calls_whose_deltas_alternate_are_told_by_index() -> None:
@@ -68,7 +60,7 @@ def test_calls_whose_deltas_alternate_are_told_by_index() -> None:
     pieces = [(4, '{"a":'), (7, '{"b":'), (4, "1}"), (7, "2}")]
     wire = CREATED + begun + "".join(delta(index, arguments(piece)) for index, piece in pieces)
     outcome = run_at_every_split(wire + completed("requires_action"))
-    assert outcome.response.tool_calls == [ToolCall("c1", "look", '{"a":1}'), ToolCall("c2", "look", '{"b":2}')]
+    assert outcome.response.tool_calls == [ms.ToolCall("c1", "look", '{"a":1}'), ms.ToolCall("c2", "look", '{"b":2}')]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +80,7 @@ def test_a_signature_of_a_call_is_its_state() -> None:
         head: dict[str, Any] = {"id": "c1", "name": "look", "arguments": {}}
         begun = wire.replace('"type": "function_call"', '"type": "function_call", ' + json.dumps(head)[1:-1], 1)
         calls = run(CREATED + begun + completed("requires_action")).response.tool_calls
-        assert calls == [ToolCall("c1", "look", "{}", state=ProviderState(MAKER, {"signature": "c2ln"}))]
+        assert calls == [ms.ToolCall("c1", "look", "{}", state=ms.ProviderState(MAKER, {"signature": "c2ln"}))]
 
 
 def test_steps_that_were_not_streamed_are_read_from_the_end() -> None:
@@ -97,10 +89,10 @@ def test_steps_that_were_not_streamed_are_read_from_the_end() -> None:
         {"type": "model_output", "content": [text("a")]},
     ]
     outcome = run(CREATED + completed(steps=steps))
-    assert outcome.response.content == [Thinking("why", "s", state=TAG), Text("a")]
-    assert outcome.of(TextDelta, ThinkingDelta) == [ThinkingDelta(0, "why"), TextDelta(1, "a")]
+    assert outcome.response.content == [ms.Thinking("why", "s", state=TAG), ms.Text("a")]
+    assert outcome.of(ms.TextDelta, ms.ThinkingDelta) == [ms.ThinkingDelta(0, "why"), ms.TextDelta(1, "a")]
     streamed = run(CREATED + step(0, "model_output", text("a")) + completed(steps=steps))
-    assert streamed.response.content == [Text("a")]
+    assert streamed.response.content == [ms.Text("a")]
 
 
 def sound(data: str) -> dict[str, Any]:
@@ -132,7 +124,7 @@ def test_a_whole_interaction_completes_the_steps_of_a_cut_stream() -> None:
     for name, part in parts.items():
         outcome = whole_after(part, thought, output, search, *calls, status="requires_action")
         assert outcome.response == expected, name
-        assert "".join(event.text for event in outcome.of(TextDelta)) == "ab"
+        assert "".join(event.text for event in outcome.of(ms.TextDelta)) == "ab"
 
 
 def test_arguments_that_have_ended_are_not_read_again() -> None:
@@ -168,15 +160,17 @@ def test_steps_of_the_servers_own_are_kept_with_their_deltas() -> None:
     )
     outcome = run_at_every_split(wire)
     assert outcome.response.content == [
-        ProviderBlock(
+        ms.ProviderBlock(
             MAKER, {"type": "code_execution_call", "id": "e1", "arguments": call["arguments"], "signature": "s"}
         ),
-        ProviderBlock(MAKER, {"type": "code_execution_result", "call_id": "e1", "is_error": None, "result": "Linux"}),
-        ProviderBlock(MAKER, {"type": "google_search_result", "call_id": "", "result": [{"url": "u"}]}),
-        ProviderBlock(MAKER, {"type": "memory_write", "key": "k"}),
-        ProviderBlock(MAKER, {"type": "mcp_server_tool_call", "id": "m", "name": "docs", "arguments": {"q": 1}}),
+        ms.ProviderBlock(
+            MAKER, {"type": "code_execution_result", "call_id": "e1", "is_error": None, "result": "Linux"}
+        ),
+        ms.ProviderBlock(MAKER, {"type": "google_search_result", "call_id": "", "result": [{"url": "u"}]}),
+        ms.ProviderBlock(MAKER, {"type": "memory_write", "key": "k"}),
+        ms.ProviderBlock(MAKER, {"type": "mcp_server_tool_call", "id": "m", "name": "docs", "arguments": {"q": 1}}),
     ]
-    assert outcome.last.finish_reason is FinishReason.STOP
+    assert outcome.last.finish_reason is ms.FinishReason.STOP
 
 
 def test_files_and_unknown_contents_stand_between_texts() -> None:
@@ -186,12 +180,12 @@ def test_files_and_unknown_contents_stand_between_texts() -> None:
     wire = step(0, "model_output", text("a"), picture, text("b"), film, odd, {"type": "mood_delta"}, text("c"))
     content = run_at_every_split(CREATED + wire + completed()).response.content
     expected = [
-        Text("a"),
-        Image(data=b"\0\1\2", media_type="image/png", state=ProviderState(MAKER, {"resolution": "low"})),
-        Text("b"),
-        File(url="gs://a/b.mp4", media_type="video/mp4"),
-        ProviderBlock(MAKER, {"type": "model_output", "content": [odd]}),
-        Text("c"),
+        ms.Text("a"),
+        ms.Image(data=b"\0\1\2", media_type="image/png", state=ms.ProviderState(MAKER, {"resolution": "low"})),
+        ms.Text("b"),
+        ms.File(url="gs://a/b.mp4", media_type="video/mp4"),
+        ms.ProviderBlock(MAKER, {"type": "model_output", "content": [odd]}),
+        ms.Text("c"),
     ]
     assert content == expected
     contents = [text("a"), picture, text("b"), film, odd, text("c")]
@@ -201,10 +195,10 @@ def test_files_and_unknown_contents_stand_between_texts() -> None:
 def test_pieces_of_a_sound_are_one_sound() -> None:
     pieces = [sound("AAE="), sound("AgM=")]
     outcome = run(CREATED + step(0, "model_output", *pieces) + step(1, "model_output", pieces[0]) + completed())
-    state = ProviderState(MAKER, {"sample_rate": 24000})
+    state = ms.ProviderState(MAKER, {"sample_rate": 24000})
     assert outcome.response.content == [
-        File(data=b"\0\1\2\3", media_type="audio/l16", state=state),
-        File(data=b"\0\1", media_type="audio/l16", state=state),
+        ms.File(data=b"\0\1\2\3", media_type="audio/l16", state=state),
+        ms.File(data=b"\0\1", media_type="audio/l16", state=state),
     ]
 
 
@@ -212,7 +206,7 @@ def test_annotations_belong_to_the_text_before_them() -> None:
     cited: dict[str, Any] = {"type": "url_citation", "url": "https://a.example", "start_index": 0, "end_index": 5}
     note = {"type": "text_annotation_delta", "annotations": [cited]}
     outcome = run(CREATED + step(0, "model_output", text("Done."), note, text(" Well.")) + completed())
-    assert outcome.response.content == [Text("Done. Well.", citations=[cited], state=TAG)]
+    assert outcome.response.content == [ms.Text("Done. Well.", citations=[cited], state=TAG)]
     alone = run(CREATED + step(0, "model_output", note) + completed())
     assert "annotation" in alone.response.warnings[0]
 
@@ -222,7 +216,7 @@ def test_a_picture_in_a_summary_is_kept_with_the_thought() -> None:
     outcome = run(
         CREATED + step(0, "thought", summary("a"), {"type": "thought_summary", "content": picture}) + completed()
     )
-    assert outcome.response.content == [Thinking("a", state=ProviderState(MAKER, {"summary": [picture]}))]
+    assert outcome.response.content == [ms.Thinking("a", state=ms.ProviderState(MAKER, {"summary": [picture]}))]
 
 
 def test_the_content_of_a_start_comes_before_the_deltas() -> None:
@@ -231,14 +225,14 @@ def test_the_content_of_a_start_comes_before_the_deltas() -> None:
         + step(0, "thought", signature("s"), summary=[text("hm ")], signature="")
         + step(1, "model_output", text("b"), content=[text("a")])
     )
-    assert run(wire + completed()).response.content == [Thinking("hm ", "s", state=TAG), Text("ab")]
+    assert run(wire + completed()).response.content == [ms.Thinking("hm ", "s", state=TAG), ms.Text("ab")]
 
 
 def test_a_delta_without_its_start_begins_a_step() -> None:
     outcome = run(CREATED + delta(3, summary("hm")) + delta(4, text("a")) + completed())
-    assert outcome.response.content == [Thinking("hm", state=TAG), Text("a")]
+    assert outcome.response.content == [ms.Thinking("hm", state=TAG), ms.Text("a")]
 
 
 def test_a_call_without_a_name_is_kept_as_the_servers_step() -> None:
     outcome = run(CREATED + step(0, "function_call", id="c", arguments={}) + completed())
-    assert outcome.response.content == [ProviderBlock(MAKER, {"type": "function_call", "id": "c", "arguments": {}})]
+    assert outcome.response.content == [ms.ProviderBlock(MAKER, {"type": "function_call", "id": "c", "arguments": {}})]

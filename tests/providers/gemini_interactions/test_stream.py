@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.model.events import (
-    Done,
-    ErrorEvent,
-    FinishReason,
-    Start,
-    TextDelta,
-)
-from manystream.providers.model.messages import Text, Thinking, ToolCall
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.tokens import Usage
+import manystream as ms
 from manystream.providers.wire.delta_template import DeltaTemplate
 from tests.providers.gemini_interactions.wire import (
     CREATED,
@@ -44,14 +35,14 @@ CALL: dict[str, Any] = {"id": "c1", "name": "look", "arguments": {}}
 
 def test_text_is_delivered_as_deltas_and_ends_with_the_status() -> None:
     outcome = run_at_every_split(CREATED + step(0, "model_output", text("Hello"), text(", wörld")) + completed())
-    usage = Usage(30, 10, thinking_tokens=30, cached_tokens=5, total_tokens=70, raw=USAGE)
+    usage = ms.Usage(30, 10, thinking_tokens=30, cached_tokens=5, total_tokens=70, raw=USAGE)
     assert outcome.events == [
-        Start("gemini-3.8-flash", "v1_1"),
-        TextDelta(0, "Hello"),
-        TextDelta(0, ", wörld"),
-        Done(FinishReason.STOP, "completed", usage, {"service_tier": "standard"}),
+        ms.Start("gemini-3.8-flash", "v1_1"),
+        ms.TextDelta(0, "Hello"),
+        ms.TextDelta(0, ", wörld"),
+        ms.Done(ms.FinishReason.STOP, "completed", usage, {"service_tier": "standard"}),
     ]
-    assert outcome.response.content == [Text("Hello, wörld")]
+    assert outcome.response.content == [ms.Text("Hello, wörld")]
 
 
 @pytest.mark.parametrize("status", ["incomplete", "budget_exceeded", "requires_continuation", "failed"])
@@ -73,11 +64,11 @@ def test_a_failed_interaction_is_an_error_with_what_came() -> None:
     wire = CREATED + step(0, "model_output", text("a"))
     for end in (completed("failed"), sse({"event_type": "interaction.status_update", "status": "failed"}) + END):
         outcome = run_at_every_split(wire + end)
-        assert isinstance(outcome.last, ErrorEvent)
-        assert (outcome.last.error.category, outcome.last.error.provider_code) == (ErrorCategory.SERVER, "failed")
+        assert isinstance(outcome.last, ms.ErrorEvent)
+        assert (outcome.last.error.category, outcome.last.error.provider_code) == (ms.ErrorCategory.SERVER, "failed")
         assert outcome.last.error.message == "the interaction failed without a reason"
-        assert (outcome.response.text, outcome.response.finish_reason) == ("a", FinishReason.ERROR)
-    with pytest.raises(ProviderError) as caught:
+        assert (outcome.response.text, outcome.response.finish_reason) == ("a", ms.FinishReason.ERROR)
+    with pytest.raises(ms.ProviderError) as caught:
         decode(interaction("failed", steps=[{"type": "model_output", "content": [text("a")]}]))
     assert str(caught.value) == str(outcome.last.error)
     assert caught.value.partial == outcome.response
@@ -86,7 +77,7 @@ def test_a_failed_interaction_is_an_error_with_what_came() -> None:
 def test_a_failed_interaction_with_an_error_is_that_error() -> None:
     errors = [{"code": "resource_exhausted", "message": "Too much."}]
     outcome = run(CREATED + completed("failed", errors=errors))
-    assert outcome.last.error.category is ErrorCategory.RATE_LIMIT
+    assert outcome.last.error.category is ms.ErrorCategory.RATE_LIMIT
     failed = step(0, "model_output", error={"code": 13, "message": "It broke."})
     assert "It broke." in run(CREATED + failed + completed("failed")).last.error.message
 
@@ -94,17 +85,17 @@ def test_a_failed_interaction_with_an_error_is_that_error() -> None:
 @pytest.mark.parametrize(
     ("error", "category", "message"),
     [
-        ({"message": "Boo.", "code": "internal_error"}, ErrorCategory.SERVER, "Boo."),
-        ({"message": "Boo.", "code": "resource_exhausted"}, ErrorCategory.RATE_LIMIT, "Boo."),
-        ({"message": "Boo.", "code": 503, "status": "UNAVAILABLE"}, ErrorCategory.SERVER, "Boo."),
-        ("raw text", ErrorCategory.UNKNOWN, "raw text"),
-        (None, ErrorCategory.SERVER, "without a message"),
+        ({"message": "Boo.", "code": "internal_error"}, ms.ErrorCategory.SERVER, "Boo."),
+        ({"message": "Boo.", "code": "resource_exhausted"}, ms.ErrorCategory.RATE_LIMIT, "Boo."),
+        ({"message": "Boo.", "code": 503, "status": "UNAVAILABLE"}, ms.ErrorCategory.SERVER, "Boo."),
+        ("raw text", ms.ErrorCategory.UNKNOWN, "raw text"),
+        (None, ms.ErrorCategory.SERVER, "without a message"),
     ],
 )
-def test_an_error_event_ends_the_stream(error: Any, category: ErrorCategory, message: str) -> None:
+def test_an_error_event_ends_the_stream(error: Any, category: ms.ErrorCategory, message: str) -> None:
     wire = CREATED + step(0, "model_output", text("Half"), stop=False) + sse({"error": error, "event_type": "error"})
     outcome = run_at_every_split(wire + completed("failed"))
-    assert isinstance(outcome.last, ErrorEvent)
+    assert isinstance(outcome.last, ms.ErrorEvent)
     assert outcome.last.error.category is category
     assert message in outcome.last.error.message
     assert outcome.response.text == "Half"
@@ -113,20 +104,20 @@ def test_an_error_event_ends_the_stream(error: Any, category: ErrorCategory, mes
 def test_json_lines_at_the_end_are_an_error() -> None:
     tail = '[{\n  "error": {\n    "code": 503,\n    "message": "Gone.",\n    "status": "UNAVAILABLE"\n  }\n}\n]\n'
     outcome = run_at_every_split(CREATED + step(0, "model_output", text("a"), stop=False) + tail)
-    assert outcome.last.error.category is ErrorCategory.SERVER
+    assert outcome.last.error.category is ms.ErrorCategory.SERVER
 
 
 @pytest.mark.parametrize("end", ["", END, sse({"event_type": "interaction.status_update", "status": "in_progress"})])
 def test_a_stream_without_its_end_is_truncated(end: str) -> None:
     outcome = run_at_every_split(CREATED + step(0, "model_output", text("a")) + end)
-    assert outcome.last.error.category is ErrorCategory.NETWORK
+    assert outcome.last.error.category is ms.ErrorCategory.NETWORK
     assert "interaction.completed" in outcome.last.error.message
 
 
 def test_a_status_and_the_mark_end_a_stream_without_completed() -> None:
     cut = sse({"event_type": "interaction.status_update", "status": "incomplete", "usage": USAGE})
     outcome = run_at_every_split(CREATED + step(0, "model_output", text("a")) + cut + END)
-    assert (outcome.last.finish_reason, outcome.last.usage.total_tokens) == (FinishReason.LENGTH, 70)
+    assert (outcome.last.finish_reason, outcome.last.usage.total_tokens) == (ms.FinishReason.LENGTH, 70)
 
 
 def test_an_event_has_the_type_of_its_data_or_its_name() -> None:
@@ -142,7 +133,7 @@ def test_an_answer_that_is_not_stored_has_its_id_late_or_never() -> None:
     begun = sse({"interaction": {"object": "interaction"}, "event_type": "interaction.created"})
     assert run(begun + completed()).response.id == "v1_1"
     outcome = run(begun + completed(id=None, model=None, usage=None))
-    assert (outcome.response.id, outcome.response.model, outcome.response.usage) == (None, None, Usage())
+    assert (outcome.response.id, outcome.response.model, outcome.response.usage) == (None, None, ms.Usage())
 
 
 def test_the_form_of_before_june_2026_is_read() -> None:
@@ -160,7 +151,7 @@ def test_the_form_of_before_june_2026_is_read() -> None:
         + completed("requires_action").replace("interaction.completed", "interaction.complete")
     )
     outcome = run_at_every_split(wire)
-    expected = [Thinking("hm", "s", state=TAG), Text("Hello World"), ToolCall("c1", "f", '{"a":1}')]
+    expected = [ms.Thinking("hm", "s", state=TAG), ms.Text("Hello World"), ms.ToolCall("c1", "f", '{"a":1}')]
     assert outcome.response.content == expected
     outputs = [{"type": "thought", "signature": "s", "summary": [text("hm")]}, text("Hello World"), call]
     assert decode(interaction("requires_action", outputs=outputs)).content == expected
@@ -189,8 +180,8 @@ ODD: dict[str, str] = {
 @pytest.mark.parametrize("wire", ODD.values(), ids=ODD)
 def test_a_malformed_event_is_an_error_that_shows_it(wire: str) -> None:
     outcome = run(CREATED + wire + completed())
-    assert isinstance(outcome.last, ErrorEvent)
-    assert outcome.last.error.category is ErrorCategory.SERVER
+    assert isinstance(outcome.last, ms.ErrorEvent)
+    assert outcome.last.error.category is ms.ErrorCategory.SERVER
 
 
 HARMLESS: dict[str, str] = {
@@ -241,4 +232,4 @@ def test_deltas_that_repeat_take_the_fast_path(make: Any, kind: str, members: di
 def test_a_delta_with_more_than_a_text_is_read_whole() -> None:
     cited: dict[str, Any] = {"type": "url_citation", "url": "u"}
     wire = step(0, "model_output", {**text("a"), "annotations": [cited]}, {**text("b"), "annotations": [cited]})
-    assert run(CREATED + wire + completed()).response.content == [Text("ab", citations=[cited, cited], state=TAG)]
+    assert run(CREATED + wire + completed()).response.content == [ms.Text("ab", citations=[cited, cited], state=TAG)]

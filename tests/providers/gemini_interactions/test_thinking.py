@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from manystream.providers.errors import InvalidRequestError
 from tests.providers.gemini_interactions.test_request import HELLO, MODEL
 from tests.providers.gemini_interactions.wire import (
     sent,
@@ -31,5 +30,5 @@ def test_thinking_is_a_level(model: str, thinking: Any, expected: Any) -> None:
 
 
 def test_a_budget_of_thinking_is_refused() -> None:
-    with pytest.raises(InvalidRequestError, match=r"thinking\.budget_tokens"):
+    with pytest.raises(ms.InvalidRequestError, match=r"thinking\.budget_tokens"):
         sent(ms.Request(MODEL, HELLO, thinking=ms.ThinkingConfig(budget_tokens=100)))

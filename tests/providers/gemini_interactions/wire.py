@@ -7,19 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manystream.providers.catalog.provider import GeminiInteractions
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import Event
-from manystream.providers.model.messages import ProviderState
-from manystream.providers.model.request import Request
-from manystream.providers.model.response import Response
 from manystream.transport.sse import SSEParser
 from tests.support.event_order import OrderChecker
 
 DIALECT = DIALECTS["gemini-interactions"]
-PROVIDER = GeminiInteractions("key")
+PROVIDER = ms.GeminiInteractions("key")
 MAKER = "google-interactions"
-TAG = ProviderState(MAKER, {})
+TAG = ms.ProviderState(MAKER, {})
 
 USAGE: dict[str, Any] = {
     "total_tokens": 70,
@@ -35,10 +31,10 @@ USAGE: dict[str, Any] = {
 class Outcome:
     """The events and the response of one stream."""
 
-    events: list[Event]
-    response: Response
+    events: list[ms.Event]
+    response: ms.Response
 
-    def of(self, *kinds: type[Event]) -> list[Event]:
+    def of(self, *kinds: type[ms.Event]) -> list[ms.Event]:
         return [event for event in self.events if isinstance(event, kinds)]
 
     @property
@@ -97,7 +93,7 @@ def run_pieces(pieces: Sequence[bytes]) -> Outcome:
     made = iter(range(1, 100))
     machine = DIALECT.machine(PROVIDER, lambda: f"id-{next(made)}")
     parser, checker = SSEParser(), OrderChecker()
-    events: list[Event] = []
+    events: list[ms.Event] = []
     for piece in pieces:
         for name, data in parser.feed(piece):
             events.extend(machine.feed(name, data))
@@ -123,16 +119,16 @@ def run_at_every_split(wire: str) -> Outcome:
     return whole
 
 
-def decode(body: Any) -> Response:
+def decode(body: Any) -> ms.Response:
     """Decode an unstreamed answer."""
     made = iter(range(1, 100))
     return DIALECT.decode(json.dumps(body).encode(), PROVIDER, lambda: f"id-{next(made)}")
 
 
-def sent(request: Request, *, stream: bool = False, provider: GeminiInteractions = PROVIDER) -> Any:
+def sent(request: ms.Request, *, stream: bool = False, provider: ms.GeminiInteractions = PROVIDER) -> Any:
     """Return the body that a request is sent with."""
     return json.loads(DIALECT.encode(request, request.model, provider, stream=stream).body)
 
 
-def warned(request: Request) -> list[str]:
+def warned(request: ms.Request) -> list[str]:
     return DIALECT.encode(request, request.model, PROVIDER, stream=False).warnings

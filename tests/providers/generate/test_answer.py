@@ -11,7 +11,6 @@ import pytest
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.provider_error import ProviderError
 from manystream.tokens import WeightSpan
 from manystream.transport.sse import SSEParser
 from tests.support.event_order import OrderChecker
@@ -75,7 +74,7 @@ def test_an_answer_aborted_in_its_first_chunk() -> None:
         events, response = read("vllm-generate", sse([chunk]))
         assert isinstance(events[-1], ms.ErrorEvent)
         assert events[-1].error.provider_code == "aborted"
-        with pytest.raises(ProviderError) as caught:
+        with pytest.raises(ms.ProviderError) as caught:
             decode("vllm-generate", chunk)
         assert caught.value.partial == response
         assert [*response.tokens.ids] == choice["token_ids"]

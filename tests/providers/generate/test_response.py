@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manystream.providers.model.provider_error import ProviderError
+import manystream as ms
 from tests.providers.generate.test_answer import PROVIDERS, decode
 
 WRONG: list[object] = [[], {}, "a", None, {"choices": 1}, {"choices": [1]}, {"text": "a"}]
@@ -13,5 +13,5 @@ WRONG: list[object] = [[], {}, "a", None, {"choices": 1}, {"choices": [1]}, {"te
 @pytest.mark.parametrize("dialect", PROVIDERS)
 @pytest.mark.parametrize("body", WRONG, ids=str)
 def test_a_body_of_another_shape_is_an_error(dialect: str, body: object) -> None:
-    with pytest.raises(ProviderError):
+    with pytest.raises(ms.ProviderError):
         decode(dialect, body)

@@ -7,7 +7,6 @@ from array import array
 import pytest
 
 import manystream as ms
-from manystream.providers.model.provider_error import ProviderError
 from manystream.tokens import WeightSpan
 from tests.providers.generate.test_answer import SPANS, USAGE, VLLM_CHUNKS, decode, read, sglang, sse, vllm
 
@@ -54,5 +53,5 @@ def test_an_error_in_a_stream_ends_it(error: object) -> None:
     events, response = read("sglang-generate", sse([sglang("a", [5], 1), {"error": error}]))
     assert isinstance(events[-1], ms.ErrorEvent)
     assert response.tokens is not None
-    with pytest.raises(ProviderError):
+    with pytest.raises(ms.ProviderError):
         decode("sglang-generate", {"error": error})

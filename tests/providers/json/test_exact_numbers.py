@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from manystream.partial_json import PartialJSON
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import InvalidRequestError
 from manystream.providers.history import History, HistoryMessage, ToolCallPart, ToolCallResult, ToolResultPart
 from manystream.providers.history.view import messages_of
 from manystream.providers.json import json_values
@@ -27,11 +26,6 @@ from manystream.providers.json.json_values import (
     loads_object,
     representable_loads,
 )
-from manystream.providers.model.conversation import Conversation
-from manystream.providers.model.messages import Message, Text, ToolCall
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.request import Request, Tool
-from manystream.providers.model.response import Response
 from manystream.providers.model.structured import parse_structured
 from tests.conformance.exchange import provider_for
 
@@ -100,7 +94,7 @@ ANSWERS: dict[str, tuple[str, bool, bytes]] = {
 }  # fmt: skip
 
 
-def read(dialect: str, stream: bool, body: bytes) -> Response:
+def read(dialect: str, stream: bool, body: bytes) -> ms.Response:
     numbers = itertools.count(1)
     provider = provider_for(dialect, "openai")
     if not stream:
@@ -114,9 +108,9 @@ def read(dialect: str, stream: bool, body: bytes) -> Response:
     return machine.response()
 
 
-def sent(dialect: str, *messages: Message, **options: Any) -> Any:
+def sent(dialect: str, *messages: ms.Message, **options: Any) -> Any:
     """Return the body of a request, parsed by Python's own parser."""
-    request = Request(MODELS[dialect], messages, **options)
+    request = ms.Request(MODELS[dialect], messages, **options)
     return json.loads(
         DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=False).body
     )
@@ -138,8 +132,8 @@ def strings(value: Any) -> list[str]:
     return [text for member in members for text in strings(member)]
 
 
-def asked(call: ToolCall) -> tuple[Message, Message, Message]:
-    return Message.user("Look."), Message.assistant(call), Message.tool_result(call.id, "seen")
+def asked(call: ms.ToolCall) -> tuple[ms.Message, ms.Message, ms.Message]:
+    return ms.Message.user("Look."), ms.Message.assistant(call), ms.Message.tool_result(call.id, "seen")
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -163,8 +157,8 @@ def test_they_are_exact_in_schemas_results_and_extra_members(dialect: str) -> No
     schema = {"type": "object", "properties": {"n": property_schema}, "required": ["n"], "additionalProperties": False}
     result = json.dumps({"n": BIG})
     body = sent(
-        dialect, Message.user("Look."), Message.assistant(ToolCall("c", "look", "{}")),
-        Message.tool_result("c", result), tools=[Tool("look", parameters=schema)], response_schema=schema,
+        dialect, ms.Message.user("Look."), ms.Message.assistant(ms.ToolCall("c", "look", "{}")),
+        ms.Message.tool_result("c", result), tools=[ms.Tool("look", parameters=schema)], response_schema=schema,
         extra_body={"extra": {"n": [BIG]}},
     )  # fmt: skip
     found = everywhere(body)
@@ -175,12 +169,12 @@ def test_they_are_exact_in_schemas_results_and_extra_members(dialect: str) -> No
 
 @pytest.mark.parametrize("dialect", MODELS)
 def test_they_are_exact_in_a_conversation_of_several_segments(dialect: str) -> None:
-    conversation = Conversation()
+    conversation = ms.Conversation()
     for turn in range(20):
-        for message in asked(ToolCall(f"c{turn}", "look", OBJECT)):
+        for message in asked(ms.ToolCall(f"c{turn}", "look", OBJECT)):
             conversation.add(message)
     for _ in range(2):
-        conversation.add(Message.user("And now?"))
+        conversation.add(ms.Message.user("And now?"))
         request = conversation.request(MODELS[dialect], extra_body={"extra": BIG})
         wire = DIALECTS[dialect].encode(request, MODELS[dialect], provider_for(dialect, "openai"), stream=True)
         found = everywhere(json.loads(wire.body))
@@ -189,12 +183,12 @@ def test_they_are_exact_in_a_conversation_of_several_segments(dialect: str) -> N
 
 
 def test_they_are_exact_in_a_structured_answer() -> None:
-    response = Response(content=[Text(f'{{"n": {BIG}}}')])
+    response = ms.Response(content=[ms.Text(f'{{"n": {BIG}}}')])
     assert parse_structured(response, {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": BIG}
 
 
 def test_they_are_exact_while_arguments_are_still_arriving() -> None:
-    parser = PartialJSON()
+    parser = ms.PartialJSON()
     parser.feed(f'{{"n": {str(BIG)[:20]}')
     parser.feed(f"{str(BIG)[20:]}, ")
     assert parser.value == {"n": BIG}
@@ -228,15 +222,15 @@ NOT_JSON = ["NaN", "Infinity", "-Infinity"]
 def test_a_history_with_such_arguments_is_sent_with_their_text(dialect: str, number: str) -> None:
     text = with_number(number)
     with pytest.raises(MalformedJSONError, match=r"deep\.list\[1\] is -?[19NI]"):
-        ToolCall("c", "look", text).parsed  # noqa: B018
-    body = sent(dialect, *asked(ToolCall("c", "look", text)))
+        ms.ToolCall("c", "look", text).parsed  # noqa: B018
+    body = sent(dialect, *asked(ms.ToolCall("c", "look", text)))
     assert text in strings(body)
 
 
 @pytest.mark.parametrize("dialect", MODELS)
 def test_such_a_number_outside_arguments_is_refused_by_its_path(dialect: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        sent(dialect, Message.user("Look."), extra_body={"extra": {"n": [1, 10**5000]}})
+    with pytest.raises(ms.InvalidRequestError) as refused:
+        sent(dialect, ms.Message.user("Look."), extra_body={"extra": {"n": [1, 10**5000]}})
     assert refused.value.field == "extra.n[1]"
 
 
@@ -247,7 +241,7 @@ def test_a_history_with_such_a_number_keeps_it(number: str) -> None:
     parts = [ToolCallPart("c", "look", value), ToolResultPart("c", "look", ToolCallResult.ok(value))]
     history = History(None, None, [HistoryMessage("model", parts[:1]), HistoryMessage("tool", parts[1:])])
     call, result = [message.content[0] for message in messages_of(history)]
-    assert isinstance(call, ToolCall)
+    assert isinstance(call, ms.ToolCall)
     assert call.arguments == f'{{"a":null,"b":[{number}]}}'
     assert number in str(result)
 
@@ -260,35 +254,39 @@ NO_JSON = [float("nan"), float("inf"), float("-inf")]
 def test_an_option_that_json_does_not_have_is_refused(dialect: str, number: float) -> None:
     """orjson writes such a number as null, which is another option."""
     for place, option in (("extra.maximum", {"extra": {"maximum": number}}), ("maximum", {"maximum": number})):
-        with pytest.raises(InvalidRequestError, match=f"^{place}: {number!r} cannot be written as JSON$"):
-            sent(dialect, Message.user("Look."), extra_body=option)
+        with pytest.raises(ms.InvalidRequestError, match=f"^{place}: {number!r} cannot be written as JSON$"):
+            sent(dialect, ms.Message.user("Look."), extra_body=option)
 
 
 @pytest.mark.parametrize("number", NO_JSON)
 def test_a_schema_that_json_does_not_have_is_refused(number: float) -> None:
     schema: Any = {"type": "object", "properties": {"size": {"type": "number", "enum": [None, number]}}}
-    with pytest.raises(InvalidRequestError, match=r"^parameters\.properties\.size\.enum\[1\]: .* cannot be written as"):
-        Tool("look", "", schema)
-    with pytest.raises(InvalidRequestError, match=r"^tools\[0\]\.parameters\.properties\.size\.enum\[1\]: JSON cannot"):
-        Request("m", "Look.", tools=[{"name": "look", "parameters": schema}])
+    with pytest.raises(
+        ms.InvalidRequestError, match=r"^parameters\.properties\.size\.enum\[1\]: .* cannot be written as"
+    ):
+        ms.Tool("look", "", schema)
+    with pytest.raises(
+        ms.InvalidRequestError, match=r"^tools\[0\]\.parameters\.properties\.size\.enum\[1\]: JSON cannot"
+    ):
+        ms.Request("m", "Look.", tools=[{"name": "look", "parameters": schema}])
 
 
 @pytest.mark.parametrize("dialect", MODELS)
 def test_null_in_an_option_is_sent(dialect: str) -> None:
-    body = sent(dialect, Message.user("null"), extra_body={"extra": {"n": [1, None], "m": "null"}, "last": None})
+    body = sent(dialect, ms.Message.user("null"), extra_body={"extra": {"n": [1, None], "m": "null"}, "last": None})
     assert (body["extra"], body["last"]) == ({"n": [1, None], "m": "null"}, None)
 
 
 @pytest.mark.parametrize("text", ['{"n": "1e400"}', '{"n": "' + HUGE + '"}', '{"n": 1e400', '{"n": 1e300}'])
 @pytest.mark.parametrize("dialect", MODELS)
 def test_text_that_resembles_such_a_number_is_sent(dialect: str, text: str) -> None:
-    body = sent(dialect, *asked(ToolCall("c", "look", text)))
+    body = sent(dialect, *asked(ms.ToolCall("c", "look", text)))
     assert "look" in json.dumps(body)
 
 
 def test_such_a_number_in_a_structured_answer_is_an_error() -> None:
-    response = Response(content=[Text('{"n": [1e400]}')])
-    with pytest.raises(ProviderError, match=r"n\[0\] is 1e400"):
+    response = ms.Response(content=[ms.Text('{"n": [1e400]}')])
+    with pytest.raises(ms.ProviderError, match=r"n\[0\] is 1e400"):
         parse_structured(response, {"type": "object"})
 
 
@@ -334,7 +332,7 @@ def test_deep_arguments_with_such_numbers_are_read_or_refused(name: str, depth: 
         for target in MODELS:
             try:
                 sent(target, *asked(call))
-            except InvalidRequestError:
+            except ms.InvalidRequestError:
                 pass
 
 

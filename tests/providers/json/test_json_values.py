@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+import manystream as ms
 from manystream.providers.json import json_values
 from manystream.providers.json.exact_numbers import (
     NumberWriter,
@@ -19,7 +20,6 @@ from manystream.providers.json.json_values import (
     LARGE,
     MAX_VALUES,
     STAND_IN,
-    JSONObject,
     MalformedJSONError,
     UnrepresentableNumberError,
     arguments_text,
@@ -105,7 +105,7 @@ def test_whole_numbers_of_any_size_are_exact() -> None:
     assert exactly(value, f"[{BIG}]") == [BIG]
     deep = b"[" * 100_000 + str(BIG).encode() + b"]" * 100_000
     assert exactly(value, deep) is value
-    inner: JSONObject = {"a": 1}
+    inner: ms.JSONObject = {"a": 1}
     assert exactly_object(inner, b'{"a": 1}') is inner
     assert exactly_object(inner, f'{{"a": {BIG}}}'.encode()) == {"a": BIG}
 
@@ -290,7 +290,7 @@ def test_levels_of_arguments() -> None:
 
 
 # --- typed members ---
-ANY: JSONObject = {"s": "x", "i": 1, "f": 12.0, "h": 1.5, "b": True, "n": None, "l": [{"a": 1}, 2], "o": {"a": 1}}
+ANY: ms.JSONObject = {"s": "x", "i": 1, "f": 12.0, "h": 1.5, "b": True, "n": None, "l": [{"a": 1}, 2], "o": {"a": 1}}
 
 
 def test_a_member_of_another_type_is_absent() -> None:
@@ -300,12 +300,12 @@ def test_a_member_of_another_type_is_absent() -> None:
     assert [items(ANY, name) for name in ("l", "o", "n", "none")] == [[{"a": 1}, 2], [], [], []]
     assert [objects(ANY, name) for name in ("l", "o", "none")] == [[{"a": 1}], [], []]
     assert without_nulls({"a": None, "b": {"c": None}}) == {"b": {"c": None}}
-    same: JSONObject = {"a": 0, "b": False}
+    same: ms.JSONObject = {"a": 0, "b": False}
     assert without_nulls(same) is same
 
 
 def test_the_largest_whole_numbers() -> None:
-    numbers: JSONObject = {"a": 2**64 - 1, "b": 2**64, "c": -(2**63), "d": -(2**63) - 1, "e": 1e300}
+    numbers: ms.JSONObject = {"a": 2**64 - 1, "b": 2**64, "c": -(2**63), "d": -(2**63) - 1, "e": 1e300}
     assert [integer(numbers, name) for name in numbers] == [2**64 - 1, None, -(2**63), None, None]
 
 

@@ -2,18 +2,13 @@
 
 import pytest
 
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import (
-    JSON,
-    JSONObject,
-    MalformedJSONError,
-    required_objects,
-)
+import manystream as ms
+from manystream.providers.json.json_values import MalformedJSONError, required_objects
 from manystream.providers.json.object_reader import Members
 
 
 def test_an_array_of_objects_that_is_required() -> None:
-    empty: list[JSON] = [None, [], "", 0, {}]
+    empty: list[ms.JSON] = [None, [], "", 0, {}]
     assert [required_objects(value, "x") for value in empty] == [[]] * 5
     assert required_objects([{"a": 1}, None, {}], "x") == [{"a": 1}, {}]
     with pytest.raises(MalformedJSONError, match=r"^x is no array$"):
@@ -23,7 +18,7 @@ def test_an_array_of_objects_that_is_required() -> None:
 
 
 # --- members of an object that a person wrote ---
-TAKES: list[tuple[str, JSON, str]] = [
+TAKES: list[tuple[str, ms.JSON, str]] = [
     ("text", 1, "must be text, not a number"),
     ("flag", "x", "must be true or false, not text"),
     ("whole", 1.5, "must be a whole number, not a number"),
@@ -39,14 +34,14 @@ TAKES: list[tuple[str, JSON, str]] = [
 
 
 @pytest.mark.parametrize(("method", "value", "words"), TAKES)
-def test_a_member_of_a_wrong_type_is_named(method: str, value: JSON, words: str) -> None:
+def test_a_member_of_a_wrong_type_is_named(method: str, value: ms.JSON, words: str) -> None:
     for where, path in (("", "m"), ("a[1]", "a[1].m")):
-        with pytest.raises(InvalidRequestError) as caught:
+        with pytest.raises(ms.InvalidRequestError) as caught:
             getattr(Members({"m": value}, where), method)("m")
         assert (caught.value.field, str(caught.value)) == (path, f"{path}: {words}")
 
 
-NONE: dict[str, JSON] = {
+NONE: dict[str, ms.JSON] = {
     "text": None, "flag": None, "whole": None, "number": None, "object": None, "array": None, "objects": [],
     "texts": [], "strings": None,
 }  # fmt: skip
@@ -61,7 +56,7 @@ def test_a_member_may_be_missing_or_null(method: str) -> None:
 
 
 def test_members_are_taken_once() -> None:
-    given: JSONObject = {"t": "x", "f": False, "w": 0, "n": 1.5, "o": {"a": 1}, "l": [1], "s": {"a": "b"}, "x": 1}
+    given: ms.JSONObject = {"t": "x", "f": False, "w": 0, "n": 1.5, "o": {"a": 1}, "l": [1], "s": {"a": "b"}, "x": 1}
     members = Members(given)
     assert (members.text("t"), members.flag("f"), members.whole("w"), members.number("n")) == ("x", False, 0, 1.5)
     assert (members.object("o"), members.array("l"), members.strings("s")) == ({"a": 1}, [1], {"a": "b"})
@@ -86,8 +81,8 @@ def test_members_are_taken_once() -> None:
         ("strings", {"a": "b", "c": 1}, "w.m.c: must be text, not a number"),
     ],
 )
-def test_a_wrong_value_inside_a_member_is_named(method: str, value: JSON, error: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+def test_a_wrong_value_inside_a_member_is_named(method: str, value: ms.JSON, error: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         getattr(Members({"m": value}, "w"), method)("m")
     assert str(caught.value) == error
 
@@ -95,6 +90,6 @@ def test_a_wrong_value_inside_a_member_is_named(method: str, value: JSON, error:
 def test_a_misspelt_member_is_refused_with_a_hint() -> None:
     Members({}).end(("model",))
     for name, hint in (("modle", "did you mean 'model'?"), ("zz", "its members are model, stop")):
-        with pytest.raises(InvalidRequestError) as caught:
+        with pytest.raises(ms.InvalidRequestError) as caught:
             Members({name: 1}, "w").end(("model", "stop"))
         assert str(caught.value) == f"w.{name}: is not a member of this form; {hint}"

@@ -4,16 +4,15 @@ import json
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic.errors import error_in
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSON
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import Refusal, ReportedLimit, Unit
-from manystream.providers.model.provider_error import ErrorCategory
 from manystream.providers.wire.error_bodies import error_from_object
 from tests.providers.limit_reports import NOW, report
 
-NO_LIMIT: list[tuple[str, str, JSON]] = [
+NO_LIMIT: list[tuple[str, str, ms.JSON]] = [
     ("openai-chat", "a model that is not there", {"error": {"message": "no", "code": "model_not_available"}}),
     ("openai-chat", "a wrong key", {"error": {"message": "no", "code": "invalid_api_key"}}),
     ("openai-chat", "a filter", {"error": {"message": "no", "code": "content_filter"}}),
@@ -27,11 +26,11 @@ NO_LIMIT: list[tuple[str, str, JSON]] = [
 @pytest.mark.parametrize(
     ("provider", "body"), [(row[0], row[2]) for row in NO_LIMIT], ids=[f"{r[0]} {r[1]}" for r in NO_LIMIT]
 )
-def test_a_429_whose_code_is_of_no_limit(provider: str, body: JSON) -> None:
+def test_a_429_whose_code_is_of_no_limit(provider: str, body: ms.JSON) -> None:
     assert report(provider, {"retry-after": "1"}, 429, json.dumps(body)).refusal is Refusal.NONE
 
 
-SPENT: list[tuple[str, str, int, dict[str, str], JSON]] = [
+SPENT: list[tuple[str, str, int, dict[str, str], ms.JSON]] = [
     ("openai-chat", "no attempts", 429, {"x-should-retry": "false"}, {"error": {"message": "Limit", "code": "429"}}),
     ("openai-chat", "words", 429, {}, {"error": {"message": "You exceeded your current quota, check your plan"}}),
     ("openrouter", "nested", 429, {}, {"error": {"message": "Provider returned error", "code": 429,
@@ -48,7 +47,7 @@ SPENT: list[tuple[str, str, int, dict[str, str], JSON]] = [
 @pytest.mark.parametrize(
     ("provider", "status", "headers", "body"), [(r[0], *r[2:]) for r in SPENT], ids=[f"{r[0]} {r[1]}" for r in SPENT]
 )
-def test_no_wait_helps(provider: str, status: int, headers: dict[str, str], body: JSON) -> None:
+def test_no_wait_helps(provider: str, status: int, headers: dict[str, str], body: ms.JSON) -> None:
     assert report(provider, headers, status, json.dumps(body)).refusal is Refusal.SPENT
 
 
@@ -88,15 +87,15 @@ def test_a_prompt_that_is_longer_than_the_plan_allows() -> None:
 )
 def test_a_used_up_balance_is_no_wrong_request(message: str) -> None:
     error = error_in({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, b"")
-    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
 
 
-ACCOUNT: list[tuple[str, ErrorCategory]] = [
-    ("Your credit balance is too low to access the Anthropic API.", ErrorCategory.RATE_LIMIT),
-    ("You have reached your specified API usage limits.", ErrorCategory.RATE_LIMIT),
-    ("This organization has been disabled.", ErrorCategory.AUTH),
-    ("Your account org-1 has been suspended, contact us", ErrorCategory.AUTH),
-    ("Your organization is not disabled, tools is", ErrorCategory.INVALID_ARG),
+ACCOUNT: list[tuple[str, ms.ErrorCategory]] = [
+    ("Your credit balance is too low to access the Anthropic API.", ms.ErrorCategory.RATE_LIMIT),
+    ("You have reached your specified API usage limits.", ms.ErrorCategory.RATE_LIMIT),
+    ("This organization has been disabled.", ms.ErrorCategory.AUTH),
+    ("Your account org-1 has been suspended, contact us", ms.ErrorCategory.AUTH),
+    ("Your organization is not disabled, tools is", ms.ErrorCategory.INVALID_ARG),
 ]
 
 
@@ -104,17 +103,17 @@ ACCOUNT: list[tuple[str, ErrorCategory]] = [
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini", "gemini-interactions"])
 @pytest.mark.parametrize("status", [400, 200])
 def test_an_account_that_serves_nothing_is_no_wrong_request(
-    dialect: str, message: str, category: ErrorCategory, status: int
+    dialect: str, message: str, category: ms.ErrorCategory, status: int
 ) -> None:
     """Gateways pass Anthropic's words on, in the form of another dialect."""
-    inner: JSON = {"type": "invalid_request_error", "message": message}
-    body: JSON = {"type": "error", "error": inner} if dialect == "anthropic" else {"error": inner}
+    inner: ms.JSON = {"type": "invalid_request_error", "message": message}
+    body: ms.JSON = {"type": "error", "error": inner} if dialect == "anthropic" else {"error": inner}
     decode = DIALECTS[dialect].decode_error
     error = decode(status, {}, json.dumps(body).encode(), NOW)
     assert (error.category, error.retryable) == (category, False)
 
 
-INSIDE: list[tuple[JSON, Refusal]] = [
+INSIDE: list[tuple[ms.JSON, Refusal]] = [
     ({"code": 429, "message": "Provider returned error"}, Refusal.RATE),
     ({"code": "429", "message": "Provider returned error"}, Refusal.RATE),
     ({"code": 503, "message": "Provider returned error"}, Refusal.OVERLOAD),
@@ -130,7 +129,7 @@ INSIDE: list[tuple[JSON, Refusal]] = [
 
 @pytest.mark.parametrize(("inner", "refusal"), INSIDE)
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic"])
-def test_a_refusal_inside_an_answer(dialect: str, inner: JSON, refusal: Refusal) -> None:
+def test_a_refusal_inside_an_answer(dialect: str, inner: ms.JSON, refusal: Refusal) -> None:
     """An answer begins with status 200, and the server behind a gateway refuses afterwards."""
     body = json.dumps({"error": inner}).encode()
     if dialect == "anthropic":

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 
 import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.json.json_values import JSONObject
 from manystream.store import RowError, rows_from_message
 from tests.providers.strategies import conversations
 
@@ -26,7 +25,7 @@ def response(*content: object) -> ms.Response:
     return ms.Response(list(content), ms.FinishReason.TOOL_USE)  # type: ignore[arg-type]
 
 
-def sent_to_anthropic(conversation: ms.Conversation) -> list[JSONObject]:
+def sent_to_anthropic(conversation: ms.Conversation) -> list[ms.JSONObject]:
     request = conversation.request("claude-sonnet-4-5")
     messages = json.loads(ANTHROPIC.encode(request, request.model, ms.Anthropic(), stream=False).body)["messages"]
     assert isinstance(messages, list)
@@ -76,7 +75,7 @@ def test_the_repr_shows_length_and_pending_thinking() -> None:
 
 # --- clones ---
 def test_changing_a_clones_blocks_never_changes_the_original() -> None:
-    state: JSONObject = {"id": "rs_1", "deep": {"list": [1]}}
+    state: ms.JSONObject = {"id": "rs_1", "deep": {"list": [1]}}
     thinking = ms.Thinking("hm", "sig", ms.ProviderState("openai-responses", state))
     original = ms.Conversation(
         [ms.Message.user([ms.Text("a", citations=[{"url": "u"}]), ms.Image(data=b"x", media_type="image/png")]),

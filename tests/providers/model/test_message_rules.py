@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.errors import InvalidRequestError
 from manystream.providers.model.message_rules import BLOCKS, validate_messages
 from tests.providers.model.test_rules import MARK, STATE
 
@@ -53,7 +52,7 @@ MESSAGES: list[tuple[object, str]] = [
 @pytest.mark.parametrize(("message", "words"), MESSAGES)
 def test_a_wrong_message_is_refused_by_its_place(message: object, words: str) -> None:
     right = ms.Message.user("a")
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         validate_messages([right, message], 4)  # type: ignore[list-item]
     assert str(caught.value) == words
     assert words.startswith(f"{caught.value.field}: ")
@@ -62,7 +61,7 @@ def test_a_wrong_message_is_refused_by_its_place(message: object, words: str) ->
 def test_a_changed_role_is_refused() -> None:
     message = ms.Message.user("a")
     message.role = "user"  # type: ignore[assignment]
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         validate_messages([message])
     assert str(caught.value) == "messages[0].role: must be a Role, not 'user'; use Role('user')"
 

@@ -6,7 +6,6 @@ import pytest
 
 import manystream as ms
 from manystream.providers.json.json_values import MalformedJSONError
-from manystream.providers.model.messages import Block
 
 CALL = {"tool_id": "t1", "tool_name": "weather", "tool_arguments": '{"city": "Oslo"}'}
 
@@ -36,7 +35,7 @@ def test_tool_result_makes_a_tool_message(is_error: bool) -> None:
     assert (message.role, message.content, message.provider_metadata) == (ms.Role.TOOL, [result], {})
 
 
-WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
+WITH_THINKING: list[tuple[dict[str, str], list[ms.Block]]] = [
     ({"thinking_text": "hm", "thinking_signature": "sig"}, [ms.Thinking("hm", "sig"), MADE]),
     ({"thinking_text": "hm"}, [ms.Thinking("hm"), MADE]),
     ({"thinking_text": ""}, [ms.Thinking(""), MADE]),
@@ -48,7 +47,7 @@ WITH_THINKING: list[tuple[dict[str, str], list[Block]]] = [
 
 
 @pytest.mark.parametrize(("given", "blocks"), WITH_THINKING)
-def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], blocks: list[Block]) -> None:
+def test_thinking_and_redacted_thinking_precede_the_call(given: dict[str, str], blocks: list[ms.Block]) -> None:
     message = ms.Message.tool_call_with_thinking(**given, **CALL)
     assert (message.role, message.content) == (ms.Role.ASSISTANT, blocks)
 

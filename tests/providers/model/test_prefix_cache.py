@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import manystream as ms
 from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model import prefix_cache
-from manystream.providers.model.messages import Block
 from manystream.providers.model.request import prefix_cache_of
 from manystream.providers.model.snapshot import MEMBERS
 
@@ -32,7 +30,7 @@ PROVIDERS: dict[str, tuple[ms.Provider, str]] = {
     "openrouter": (ms.OpenAIChat(name="openrouter"), "anthropic/claude-sonnet-4.5"),
     "deepseek": (ms.OpenAIChat(name="deepseek"), "deepseek-reasoner"),
 }
-KEEPS: JSONObject = {"previous_response_id": "resp_1"}
+KEEPS: ms.JSONObject = {"previous_response_id": "resp_1"}
 NAMES = sorted({provider.profile.name for provider, _ in PROVIDERS.values()})
 
 
@@ -53,7 +51,7 @@ def encode(name: str, request: ms.Request) -> WireRequest | tuple[str, str]:
         return error.field, str(error)
 
 
-def same_as_fresh(name: str, conversation: ms.Conversation, **options: JSONObject) -> WireRequest | None:
+def same_as_fresh(name: str, conversation: ms.Conversation, **options: ms.JSONObject) -> WireRequest | None:
     """Encode with the cache, and compare with an encoding of the same messages without it."""
     model = PROVIDERS[name][1]
     kept = encode(name, conversation.request(model, **options))  # type: ignore[arg-type]
@@ -108,7 +106,7 @@ tool = st.lists(results, min_size=1, max_size=3).map(lambda blocks: ms.Message("
 
 def answered(message: ms.Message) -> list[ms.Message]:
     """Return a round as agents make it: the model's message, and a result for each of its calls."""
-    found: list[Block] = [ms.ToolResult(call.id, "done") for call in message.tool_calls]
+    found: list[ms.Block] = [ms.ToolResult(call.id, "done") for call in message.tool_calls]
     return [message, ms.Message("tool", found)] if found else [message]
 
 
@@ -118,8 +116,8 @@ rounds = assistant.map(answered) | st.lists(assistant | user | tool, min_size=1,
 # --- mutations: each changes something in place ---
 
 
-def every_block(conversation: ms.Conversation) -> list[Block]:
-    blocks: list[Block] = []
+def every_block(conversation: ms.Conversation) -> list[ms.Block]:
+    blocks: list[ms.Block] = []
     for message in conversation.messages:
         for block in message.content:
             blocks.append(block)
@@ -231,7 +229,7 @@ def test_any_change_is_sent_as_if_there_were_no_cache(
 # --- relations that must not cross the cut, one by one ---
 
 
-def called(call_id: str, *more: Block) -> ms.Message:
+def called(call_id: str, *more: ms.Block) -> ms.Message:
     return ms.Message.assistant([*more, ms.ToolCall(call_id, "f", "{}")])
 
 
@@ -239,7 +237,7 @@ def replied(call_id: str) -> ms.Message:
     return ms.Message.tool_result(call_id, "done")
 
 
-def own_block(name: str, **data: JSON) -> ms.ProviderBlock:
+def own_block(name: str, **data: ms.JSON) -> ms.ProviderBlock:
     return ms.ProviderBlock(name, data)
 
 

@@ -13,7 +13,7 @@ from openai.types.responses import ResponseError
 import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
 from manystream.providers.anthropic.errors import SPENT_CODES
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError, malformed, truncated
+from manystream.providers.model.provider_error import malformed, truncated
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.openai.responses.dialect import DIALECT as RESPONSES
 from manystream.providers.wire.error_bodies import CODE_CATEGORY, TYPE_CATEGORY, error_from_object
@@ -41,8 +41,8 @@ SPENT = {
 }
 """The account has no balance or no quota left."""
 
-CODES: dict[ErrorCategory, set[str]] = {
-    ErrorCategory.CONTENT_FILTER: {
+CODES: dict[ms.ErrorCategory, set[str]] = {
+    ms.ErrorCategory.CONTENT_FILTER: {
         "content_policy_violation",  # OpenAI
         "moderation_blocked",  # OpenAI
         "image_content_policy_violation",  # OpenAI Responses
@@ -54,7 +54,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "content_filtered", "content_filter_error", "content_moderation",  # gateways
         "data_inspection_failed", "datainspectionfailed",  # Alibaba
     },
-    ErrorCategory.AUTH: {
+    ms.ErrorCategory.AUTH: {
         "invalid_api_key", "invalid_organization", "account_deactivated",  # OpenAI
         "unsupported_country_region_territory",  # OpenAI
         "invalid_org",
@@ -67,7 +67,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "api_key_invalid", "api_key_expired", "api_key_service_blocked", "service_disabled",  # Google's ErrorInfo
         "access_token_expired",
     },
-    ErrorCategory.RATE_LIMIT: {
+    ms.ErrorCategory.RATE_LIMIT: {
         *SPENT,
         "rate_limit_exceeded",  # OpenAI
         "rate_limit_error",  # Anthropic
@@ -78,7 +78,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "throttling",  # Alibaba
         "queue_exceeded",  # Cerebras
     },
-    ErrorCategory.NOT_FOUND: {
+    ms.ErrorCategory.NOT_FOUND: {
         "model_not_found", "previous_response_not_found", "image_file_not_found",  # OpenAI
         "deploymentnotfound",  # Azure: DeploymentNotFound
         "not_found_error",  # Anthropic
@@ -86,7 +86,7 @@ CODES: dict[ErrorCategory, set[str]] = {
         "resource_not_found_error",  # Moonshot
         "model_not_available", "unknown_model",
     },
-    ErrorCategory.INVALID_ARG: {
+    ms.ErrorCategory.INVALID_ARG: {
         "context_length_exceeded", "string_above_max_length", "array_above_max_length",  # OpenAI
         "unsupported_parameter", "unsupported_value", "invalid_value", "invalid_type",
         "missing_required_parameter", "unknown_parameter", "invalid_function_parameters",
@@ -100,14 +100,14 @@ CODES: dict[ErrorCategory, set[str]] = {
         "failed_precondition", "invalid_argument", "out_of_range",  # google.rpc.Code
         "too_many_prompt_tokens", "max_tokens_exceeded",
     },
-    ErrorCategory.SERVER: {
+    ms.ErrorCategory.SERVER: {
         "overloaded_error",  # Anthropic
         "unavailable",  # google.rpc.Code
         "slow_down", "vector_store_timeout",  # OpenAI
         "overloaded", "server_overloaded", "model_overloaded", "service_unavailable", "service_unavailable_error",
         "provider_unavailable", "no_available_providers",  # gateways
     },
-    ErrorCategory.TIMEOUT: {
+    ms.ErrorCategory.TIMEOUT: {
         "timeout_error",  # Anthropic
         "deadline_exceeded",  # google.rpc.Code
         "timeout", "request_timeout", "gateway_timeout",
@@ -115,19 +115,19 @@ CODES: dict[ErrorCategory, set[str]] = {
 }  # fmt: skip
 """Codes and types with the same meaning for every HTTP status."""
 
-TYPES: dict[ErrorCategory, set[str]] = {
-    ErrorCategory.INVALID_ARG: {
+TYPES: dict[ms.ErrorCategory, set[str]] = {
+    ms.ErrorCategory.INVALID_ARG: {
         "invalid_request_error",  # OpenAI
         "badrequesterror",  # vLLM: BadRequestError
         "invalid_request", "bad_request", "validation_error",
     },
-    ErrorCategory.NOT_FOUND: {"notfounderror"},  # vLLM: NotFoundError
-    ErrorCategory.AUTH: {"authenticationerror"},  # LiteLLM: AuthenticationError
-    ErrorCategory.RATE_LIMIT: {
+    ms.ErrorCategory.NOT_FOUND: {"notfounderror"},  # vLLM: NotFoundError
+    ms.ErrorCategory.AUTH: {"authenticationerror"},  # LiteLLM: AuthenticationError
+    ms.ErrorCategory.RATE_LIMIT: {
         "tokens", "requests",  # OpenAI: the limit that was reached
         "ratelimiterror",  # LiteLLM: RateLimitError
     },
-    ErrorCategory.SERVER: {
+    ms.ErrorCategory.SERVER: {
         "server_error", "image_generation_server_error",  # OpenAI
         "internal", "data_loss",  # google.rpc.Code
         "api_error",  # Anthropic
@@ -138,22 +138,22 @@ TYPES: dict[ErrorCategory, set[str]] = {
 """General types, which count only if the status has no category."""
 
 
-def rows(words: dict[ErrorCategory, set[str]]) -> list[tuple[str, ErrorCategory]]:
+def rows(words: dict[ms.ErrorCategory, set[str]]) -> list[tuple[str, ms.ErrorCategory]]:
     return [(word, category) for category, group in words.items() for word in sorted(group)]
 
 
-def failed(status: int, body: object) -> list[ProviderError]:
+def failed(status: int, body: object) -> list[ms.ProviderError]:
     """Return the error as each of the two OpenAI dialects reads it."""
     data = json.dumps(body).encode()
     return [dialect.decode_error(status, {}, data, NOW) for dialect in (CHAT, RESPONSES)]
 
 
-def in_stream(error: dict[str, object]) -> ProviderError:
+def in_stream(error: dict[str, object]) -> ms.ProviderError:
     return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("word", "category"), rows(CODES))
-def test_a_code_means_the_same_whatever_the_status(word: str, category: ErrorCategory) -> None:
+def test_a_code_means_the_same_whatever_the_status(word: str, category: ms.ErrorCategory) -> None:
     for place in ("code", "type"):
         for spelling in (word, word.upper()):
             error: dict[str, object] = {"message": "m", place: spelling}
@@ -162,16 +162,16 @@ def test_a_code_means_the_same_whatever_the_status(word: str, category: ErrorCat
 
 
 @pytest.mark.parametrize(("word", "category"), rows(TYPES))
-def test_a_general_type_counts_where_there_is_no_status(word: str, category: ErrorCategory) -> None:
+def test_a_general_type_counts_where_there_is_no_status(word: str, category: ms.ErrorCategory) -> None:
     assert in_stream({"message": "m", "type": word}).category is category
-    for status, expected in ((403, ErrorCategory.AUTH), (404, ErrorCategory.NOT_FOUND)):
+    for status, expected in ((403, ms.ErrorCategory.AUTH), (404, ms.ErrorCategory.NOT_FOUND)):
         assert [found.category for found in failed(status, {"error": {"type": word}})] == [expected] * 2
 
 
 @pytest.mark.parametrize("word", sorted(SPENT))
 def test_a_used_up_quota_is_not_retryable(word: str) -> None:
     for error in (*failed(429, {"error": {"message": "m", "type": word}}), in_stream({"message": "m", "code": word})):
-        assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+        assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
 
 
 def test_every_code_of_the_responses_sdk_has_a_category() -> None:
@@ -195,7 +195,7 @@ def test_every_quota_code_of_anthropic_is_tested() -> None:
 def test_a_used_up_quota_at_anthropic_is_not_retryable(code: str) -> None:
     body = {"type": "error", "error": {"type": "rate_limit_error", "message": "m", "details": {"error_code": code}}}
     error = ANTHROPIC.decode_error(429, {"x-should-retry": "true"}, json.dumps(body).encode(), NOW)
-    assert (error.category, error.retryable, error.provider_code) == (ErrorCategory.RATE_LIMIT, False, code)
+    assert (error.category, error.retryable, error.provider_code) == (ms.ErrorCategory.RATE_LIMIT, False, code)
 
 
 def test_every_error_of_anthropics_sdk_has_a_category() -> None:
@@ -205,38 +205,38 @@ def test_every_error_of_anthropics_sdk_has_a_category() -> None:
     for word in words - {"billing_error"}:  # no category fits an unpaid bill
         body = {"type": "error", "error": {"type": word, "message": "m"}}
         error = ANTHROPIC.decode_error(418, {}, json.dumps(body).encode(), NOW)
-        assert error.category is not ErrorCategory.UNKNOWN, word
+        assert error.category is not ms.ErrorCategory.UNKNOWN, word
 
 
-SENTENCES: dict[ErrorCategory, tuple[str, ...]] = {
-    ErrorCategory.CONTENT_FILTER: (
+SENTENCES: dict[ms.ErrorCategory, tuple[str, ...]] = {
+    ms.ErrorCategory.CONTENT_FILTER: (
         "Stopped by the content filter", "it triggered our content management rules", "against the content policy",
         "rejected by the safety system", "flagged by moderation",
     ),
-    ErrorCategory.INVALID_ARG: (
+    ms.ErrorCategory.INVALID_ARG: (
         "above the context length", "larger than the context window", "the context size is 4096",
         "the maximum context is 4096", "too many tokens", "the prompt is too long",
     ),
-    ErrorCategory.RATE_LIMIT: ("Rate limit reached", "rate-limited", "ratelimit", "Too many requests"),
-    ErrorCategory.TIMEOUT: ("the request timed out", "time out", "timeout", "deadline exceeded"),
-    ErrorCategory.SERVER: (
+    ms.ErrorCategory.RATE_LIMIT: ("Rate limit reached", "rate-limited", "ratelimit", "Too many requests"),
+    ms.ErrorCategory.TIMEOUT: ("the request timed out", "time out", "timeout", "deadline exceeded"),
+    ms.ErrorCategory.SERVER: (
         "the engine is overloaded", "service unavailable", "we are at capacity", "server error",
         "the server had an error", "a worker disconnected", "Over capacity: please wait", "back off exponentially",
         "Internal network failure", "a network error", "internal error",
         "an error was encountered while running the model",
     ),
-    ErrorCategory.AUTH: (
+    ms.ErrorCategory.AUTH: (
         "no such API key", "unauthorized", "unauthorised", "cannot authenticate you", "forbidden",
     ),
-    ErrorCategory.NOT_FOUND: ("model not found", "it does not exist", "no such model"),
-    ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model",
+    ms.ErrorCategory.NOT_FOUND: ("model not found", "it does not exist", "no such model"),
+    ms.ErrorCategory.UNKNOWN: ("content", "a context", "limit", "too many", "requests", "server", "key", "no model",
                              "network", "capacity", "internal"),
 }  # fmt: skip
 """Messages of errors with status 200 and without code, type or status."""
 
 
 @pytest.mark.parametrize(("category", "message"), [(kind, text) for kind, texts in SENTENCES.items() for text in texts])
-def test_an_error_with_only_a_message_is_classified_by_it(category: ErrorCategory, message: str) -> None:
+def test_an_error_with_only_a_message_is_classified_by_it(category: ms.ErrorCategory, message: str) -> None:
     assert error_from_object({"message": message}, http_status=200, body=b"").category is category
 
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 
 import manystream as ms
-from manystream.providers.model.messages import Block
 from manystream.providers.model.rows import messages_from_rows
 from manystream.store import Row, RowError, message_from_row, rows_from_message
 from tests.providers.strategies import conversations, messages
@@ -64,7 +63,7 @@ def test_a_row_s_kind_decides_the_role_it_does_not_name(stored: Row, role: str) 
     assert named.role.value == other
 
 
-READ: list[tuple[dict[str, object], list[Block]]] = [
+READ: list[tuple[dict[str, object], list[ms.Block]]] = [
     (CALL, [MADE]),
     ({**CALL, "thinking": {"text": "hm", "signature": "sig"}}, [ms.Thinking("hm", "sig"), MADE]),
     ({**CALL, "thinking": {"text": "hm"}}, [ms.Thinking("hm"), MADE]),
@@ -81,7 +80,7 @@ READ: list[tuple[dict[str, object], list[Block]]] = [
 
 
 @pytest.mark.parametrize(("data", "blocks"), READ)
-def test_a_tool_call_row_has_thinking_before_the_call(data: dict[str, object], blocks: list[Block]) -> None:
+def test_a_tool_call_row_has_thinking_before_the_call(data: dict[str, object], blocks: list[ms.Block]) -> None:
     message = message_from_row(row("tool_call", **data))
     assert message == ms.Message.assistant(blocks)
 

@@ -12,8 +12,6 @@ import pytest
 import manystream as ms
 from manystream.providers.catalog.profile_rules import PROFILE
 from manystream.providers.catalog.profiles import PROFILES
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.model.messages import CacheControl, ProviderState
 from manystream.providers.model.request_rules import REQUEST, is_filled
 from manystream.providers.model.rules import (
     Checker,
@@ -48,7 +46,7 @@ def complaint(rule: Rule, value: object) -> str:
     """The error of a rule for a value; empty if the value is accepted."""
     try:
         rule.check(value, "f")
-    except InvalidRequestError as error:
+    except ms.InvalidRequestError as error:
         return str(error)
     return ""
 
@@ -208,13 +206,13 @@ def test_objects_of_uncommon_types_need_the_thorough_check() -> None:
 def test_an_object_that_does_not_fit_its_table_is_refused(wrong: object, words: str) -> None:
     assert not OUTER.passes(wrong)
     for where in ("", "here"):
-        with pytest.raises(InvalidRequestError) as caught:
+        with pytest.raises(ms.InvalidRequestError) as caught:
             OUTER.check(wrong, where)
         separator = ": " if isinstance(wrong, Inner) else "."
         assert str(caught.value).removeprefix(": ") == (f"{where}{separator}{words}" if where else words)
 
 
-STATE, MARK = ProviderState("p", {"a": 1}), CacheControl("1h")
+STATE, MARK = ms.ProviderState("p", {"a": 1}), ms.CacheControl("1h")
 
 
 def test_a_usual_request_passes_the_fast_check() -> None:

@@ -5,16 +5,15 @@ from collections.abc import Callable
 import pytest
 
 import manystream as ms
-from manystream.providers.json.json_values import JSON
-from manystream.providers.model.messages import BLOCK_TYPES, Block
+from manystream.providers.model.messages import BLOCK_TYPES
 from manystream.providers.model.snapshot import MEMBERS, Snapshot
 
 
-def state(value: JSON = 1) -> ms.ProviderState:
+def state(value: ms.JSON = 1) -> ms.ProviderState:
     return ms.ProviderState("google", {"id": value})
 
 
-def one_of_each() -> list[Block]:
+def one_of_each() -> list[ms.Block]:
     return [
         ms.Text("t"),
         ms.Text("t", [{"start": 1}], state=state()),
@@ -68,7 +67,7 @@ def test_every_member_of_every_block_is_compared() -> None:
         assert set(members) == set(kind.__slots__)
 
 
-IN_PLACE: dict[str, tuple[Callable[[], Block], Callable[[Block], object]]] = {
+IN_PLACE: dict[str, tuple[Callable[[], ms.Block], Callable[[ms.Block], object]]] = {
     "first citation": (lambda: ms.Text("t"), lambda b: b.citations.append({})),
     "citation": (lambda: ms.Text("t", [{"n": 1}]), lambda b: b.citations[0].update(n=2)),
     "state": (lambda: ms.Text("t", state=state()), lambda b: b.state.data.update(id=2)),
@@ -135,7 +134,7 @@ class Loud(str):
         ms.Text("t", state=state(Loud("x"))),
     ],
 )
-def test_a_value_that_cannot_be_kept_exactly_has_no_snapshot(block: Block) -> None:
+def test_a_value_that_cannot_be_kept_exactly_has_no_snapshot(block: ms.Block) -> None:
     """An object of the caller's may return another value at each access."""
     assert Snapshot().extended([ms.Message("assistant", block)]) is None
 

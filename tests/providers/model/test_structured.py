@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.model.structured import (
     MAX_DEPTH,
     SchemaMismatchError,
@@ -32,7 +31,7 @@ from manystream.providers.model.structured import (
     schema_of,
 )
 
-PERSON: JSONObject = {
+PERSON: ms.JSONObject = {
     "type": "object",
     "properties": {"name": {"type": "string", "minLength": 1}, "age": {"type": "integer", "minimum": 0},
         "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2},
@@ -46,7 +45,7 @@ def answer(text: str, reason: ms.FinishReason = ms.FinishReason.STOP, **members:
     return ms.Response([ms.Text(text)], reason, **members)  # type: ignore[arg-type]
 
 
-FITS: list[tuple[JSONObject, JSON]] = [
+FITS: list[tuple[ms.JSONObject, ms.JSON]] = [
     (PERSON, {"name": "Ada", "age": 36, "tags": ["a"], "friend": {"name": "Bob", "friend": None}}),
     ({"type": "integer"}, 1.0),
     ({"type": ["string", "null"]}, None),
@@ -63,11 +62,11 @@ FITS: list[tuple[JSONObject, JSON]] = [
 
 
 @pytest.mark.parametrize(("schema", "value"), FITS)
-def test_a_matching_value_is_returned_equal(schema: JSONObject, value: JSON) -> None:
+def test_a_matching_value_is_returned_equal(schema: ms.JSONObject, value: ms.JSON) -> None:
     assert fitted(value, schema) == value
 
 
-DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
+DOES_NOT_FIT: list[tuple[ms.JSONObject, ms.JSON, str]] = [
     (PERSON, [], r"^\$: must be object, not \[\]$"),
     (PERSON, {"age": 1}, r"^\$: the property 'name' is missing$"),
     (PERSON, {"name": ""}, r"^\$.name: must have a length of at least 1, not \"\"$"),
@@ -91,7 +90,7 @@ DOES_NOT_FIT: list[tuple[JSONObject, JSON, str]] = [
     ({"items": False}, [1], r"\$\[0\]: the schema allows nothing"),
 ]
 
-TYPES: dict[str, tuple[list[JSON], list[JSON]]] = {
+TYPES: dict[str, tuple[list[ms.JSON], list[ms.JSON]]] = {
     "null": ([None], [0, False, ""]), "boolean": ([True, False], [0, 1, "true", None]),
     "integer": ([0, 1.0], [0.5, True, "1"]), "number": ([0, 1.0, 0.5], [True, "1", None]),
     "string": ([""], [0, None, []]), "array": ([[]], [{}, "", None]), "object": ([{}], [[], "", None]),
@@ -110,13 +109,13 @@ def test_each_type_takes_its_values_and_no_others(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("schema", "value", "complaint"), DOES_NOT_FIT)
-def test_a_mismatch_is_an_error_naming_its_place(schema: JSONObject, value: JSON, complaint: str) -> None:
+def test_a_mismatch_is_an_error_naming_its_place(schema: ms.JSONObject, value: ms.JSON, complaint: str) -> None:
     with pytest.raises(SchemaMismatchError, match=complaint):
         fitted(value, schema)
 
 
 # Every checked limit of JSON Schema: a value at the limit, one beyond it, and one of a type that it does not apply to.
-LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
+LIMITS: list[tuple[str, int, ms.JSON, ms.JSON, ms.JSON, str]] = [
     ("minimum", 2, 2, 1.5, "", "be at least 2, not 1.5"),
     ("maximum", 2, 2.0, 3, [1, 2, 3], "be at most 2, not 3"),
     ("exclusiveMinimum", 2, 2.5, 2, "", "be above 2, not 2"),
@@ -132,7 +131,7 @@ LIMITS: list[tuple[str, int, JSON, JSON, JSON, str]] = [
 
 @pytest.mark.parametrize(("keyword", "limit", "fits", "beyond", "other", "complaint"), LIMITS)
 def test_all_limits_are_checked(
-    keyword: str, limit: int, fits: JSON, beyond: JSON, other: JSON, complaint: str
+    keyword: str, limit: int, fits: ms.JSON, beyond: ms.JSON, other: ms.JSON, complaint: str
 ) -> None:
     assert fitted(fits, {keyword: limit}) == fits
     assert fitted(other, {keyword: limit}) == other
@@ -146,7 +145,7 @@ def test_a_null_for_an_optional_property_counts_as_absent() -> None:
 
 
 def test_deep_nesting_is_an_error() -> None:
-    deep: JSON = []
+    deep: ms.JSON = []
     for _ in range(10 * MAX_DEPTH):
         deep = [deep]
     with pytest.raises(SchemaMismatchError, match="nested"):
@@ -154,8 +153,8 @@ def test_deep_nesting_is_an_error() -> None:
 
 
 def test_variants_that_refer_to_each_other_stop_at_a_limit() -> None:
-    both: JSON = {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}
-    deep: JSON = 1
+    both: ms.JSON = {"type": "object", "properties": {"left": {"$ref": "#"}}, "required": ["left"]}
+    deep: ms.JSON = 1
     for _ in range(40):
         deep = {"left": deep}
     with pytest.raises(SchemaMismatchError):
@@ -228,7 +227,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=50)
 @given(VALUES)
-def test_every_value_fits_its_own_const_and_the_empty_schema(value: JSON) -> None:
+def test_every_value_fits_its_own_const_and_the_empty_schema(value: ms.JSON) -> None:
     assert fitted(value, {"const": value}) == value
     assert fitted(json.loads(json.dumps(value)), {}) == value
 
@@ -376,7 +375,7 @@ def test_only_a_complete_answer_has_a_parse_error() -> None:
 def test_a_class_that_only_makes_a_schema_gives_json() -> None:
     class Plain:
         @staticmethod
-        def model_json_schema() -> JSONObject:
+        def model_json_schema() -> ms.JSONObject:
             return {"type": "array"}
 
     response = answer("[1]")

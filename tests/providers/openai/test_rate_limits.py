@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from manystream.providers.json.json_values import JSON
+import manystream as ms
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from tests.providers.limit_reports import report
 
@@ -13,7 +13,7 @@ REQUESTS, TOKENS, INPUT, OUTPUT = Unit.REQUESTS, Unit.TOKENS, Unit.INPUT_TOKENS,
 SECOND, MINUTE, DAY = 1, 60, 86_400
 
 
-def refused(message: str, status: int = 429, provider: str = "openai-chat", **members: JSON) -> QuotaReport:
+def refused(message: str, status: int = 429, provider: str = "openai-chat", **members: ms.JSON) -> QuotaReport:
     body = json.dumps({"error": {"message": message, **members}})
     return report(provider, {}, status, body)
 
@@ -71,7 +71,7 @@ def test_a_named_limit_that_a_header_has_is_not_added() -> None:
 
 
 @pytest.mark.parametrize(("kind", "unit"), [("requests", REQUESTS), ("tokens", TOKENS), ("other", None), (5, None)])
-def test_the_type_of_an_error_is_the_unit(kind: JSON, unit: Unit | None) -> None:
+def test_the_type_of_an_error_is_the_unit(kind: ms.JSON, unit: Unit | None) -> None:
     assert refused("Limit", type=kind) == QuotaReport((), RATE, unit)
 
 
@@ -93,7 +93,7 @@ def test_no_quota_at_all() -> None:
         ("openai-chat", 413, {"type": "other"}, NONE),
     ],
 )
-def test_a_request_that_is_too_large(provider: str, status: int, members: dict[str, JSON], refusal: Refusal) -> None:
+def test_a_request_that_is_too_large(provider: str, status: int, members: dict[str, ms.JSON], refusal: Refusal) -> None:
     assert refused("REQUEST too large for it", status, provider, **members).refusal is refusal
 
 

@@ -8,33 +8,22 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Text,
-    Thinking,
-)
-from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
+import manystream as ms
+from manystream.providers.model.messages import File, Image, Message, Text, Thinking
+from manystream.providers.model.request import Request
 from manystream.providers.openai.schema import DROPPED, REFUSED, is_strict, strict_schema
 from tests.providers.openai.responses.wire import body_of, warnings_of
 
 
-def object_of(**properties: JSON) -> JSONObject:
+def object_of(**properties: ms.JSON) -> ms.JSONObject:
     return {"type": "object", "properties": properties}
 
 
-def strict_object(**properties: JSON) -> JSONObject:
+def strict_object(**properties: ms.JSON) -> ms.JSONObject:
     return {**object_of(**properties), "required": [*properties], "additionalProperties": False}
 
 
-def property_of(schema: JSON) -> JSON:
+def property_of(schema: ms.JSON) -> ms.JSON:
     """Return a schema in the form that it has as a property."""
     adapted = strict_schema(object_of(a=schema))["properties"]
     assert isinstance(adapted, dict)
@@ -71,7 +60,7 @@ def test_the_schema_given_is_not_changed() -> None:
         ({"type": ["object", "null"], "properties": {}}, {**strict_object(), "type": ["object", "null"]}),
     ],
 )  # fmt: skip
-def test_each_kind_of_schema(schema: JSON, adapted: JSON) -> None:
+def test_each_kind_of_schema(schema: ms.JSON, adapted: ms.JSON) -> None:
     assert property_of(schema) == adapted
 
 
@@ -140,7 +129,7 @@ def test_every_keyword_of_the_tables_is_tested() -> None:
 
 @pytest.mark.parametrize("keyword", NOT_TAKEN)
 def test_every_refused_keyword_is_named(keyword: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         strict_schema(object_of(a={"type": "string", keyword: {}}), "tools[3].parameters")
     assert raised.value.field == f"tools[3].parameters.properties.a.{keyword}"
     assert f"strict mode {NOT_TAKEN[keyword]}" in str(raised.value)
@@ -172,8 +161,8 @@ def test_every_dropped_keyword_is_gone(keyword: str) -> None:
         ({"type": "object", "properties": []}, "schema.properties"),
     ],
 )  # fmt: skip
-def test_what_strict_mode_cannot_take_is_refused_by_its_path(schema: JSONObject, field: str) -> None:
-    with pytest.raises(InvalidRequestError) as raised:
+def test_what_strict_mode_cannot_take_is_refused_by_its_path(schema: ms.JSONObject, field: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as raised:
         strict_schema(schema)
     assert raised.value.field == field
     assert not is_strict(schema)
@@ -215,10 +204,10 @@ def test_pydantic_models_are_adapted_and_match_the_answer() -> None:
     Order.model_validate({"payment": {"kind": "cash"}, "note": None, "parts": []})
 
 
-TEXT: JSONObject = {"type": "string"}
+TEXT: ms.JSONObject = {"type": "string"}
 
 
-def closed(**properties: JSON) -> JSONObject:
+def closed(**properties: ms.JSON) -> ms.JSONObject:
     return {**object_of(**properties), "required": [*properties], "additionalProperties": False}
 
 
@@ -233,7 +222,7 @@ NO_INTERSECTIONS = "strict mode has no intersections"
 NO_ARRAY = "must be an array of schemas"
 NO_SCHEMAS = "must be an object of schemas"
 
-REFUSED_SCHEMA_NOTICE: list[tuple[JSONObject, str]] = [
+REFUSED_SCHEMA_NOTICE: list[tuple[ms.JSONObject, str]] = [
     (TEXT, f"schema: {NO_OBJECT}"),
     ({"type": ["object", "null"], "properties": {}}, f"schema: {NO_OBJECT}"),
     (object_of(a=True), "schema.properties.a: must be a JSON Schema object, not 'True'"),
@@ -283,14 +272,14 @@ REFUSED_SCHEMA_NOTICE: list[tuple[JSONObject, str]] = [
     REFUSED_SCHEMA_NOTICE,
     ids=[f"{number} {row[1]}" for number, row in enumerate(REFUSED_SCHEMA_NOTICE)],
 )
-def test_a_schema_is_refused_by_path_and_reason(schema: JSONObject, text: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+def test_a_schema_is_refused_by_path_and_reason(schema: ms.JSONObject, text: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         strict_schema(schema)
     assert str(caught.value) == text
     assert not is_strict(schema)
 
 
-def adapted(schema: JSON, **root: JSON) -> JSON:
+def adapted(schema: ms.JSON, **root: ms.JSON) -> ms.JSON:
     """Return the adapted form of a property's schema."""
     properties = strict_schema({**object_of(a=schema), **root})["properties"]
     assert isinstance(properties, dict)
@@ -303,7 +292,7 @@ def test_a_root_without_properties_is_an_empty_object() -> None:
 
 
 def test_a_root_with_another_name_is_a_root() -> None:
-    root: JSONObject = {"$ref": "#/$defs/B", "$defs": {"B": object_of(a=TEXT)}}
+    root: ms.JSONObject = {"$ref": "#/$defs/B", "$defs": {"B": object_of(a=TEXT)}}
     assert strict_schema(root, "tools[0].parameters") == {**closed(a=TEXT), "$defs": {"B": closed(a=TEXT)}}
 
 
@@ -312,13 +301,13 @@ def test_additional_properties_that_are_false_stay_false() -> None:
 
 
 @pytest.mark.parametrize("required", [["b", "a"], ["a", "b"]])
-def test_a_complete_list_of_required_names_keeps_its_order(required: list[JSON]) -> None:
-    schema: JSONObject = {**object_of(a=TEXT, b=TEXT), "required": required}
+def test_a_complete_list_of_required_names_keeps_its_order(required: list[ms.JSON]) -> None:
+    schema: ms.JSONObject = {**object_of(a=TEXT, b=TEXT), "required": required}
     assert strict_schema(schema)["required"] == required
 
 
 @pytest.mark.parametrize("required", [["a"], ["a", "b", "c"], "ab", None, [1, 2]])
-def test_any_other_list_of_required_names_is_completed(required: JSON) -> None:
+def test_any_other_list_of_required_names_is_completed(required: ms.JSON) -> None:
     schema = {**object_of(a=TEXT, b=TEXT), "required": required}
     assert strict_schema(schema)["required"] == ["a", "b"]
 
@@ -333,19 +322,19 @@ def test_types_follow_from_other_keywords() -> None:
 
 @pytest.mark.parametrize("name", ["$defs", "definitions"])
 def test_references_find_escaped_names(name: str) -> None:
-    definitions: JSONObject = {"a/b~c": {**TEXT, "title": "T"}}
+    definitions: ms.JSONObject = {"a/b~c": {**TEXT, "title": "T"}}
     found = adapted({"$ref": f"#/{name}/a~1b~0c", "description": "d"}, **{name: definitions})
     assert found == {**TEXT, "title": "T", "description": "d"}
 
 
 def test_a_dropped_keyword_beside_a_reference_is_no_neighbour() -> None:
-    reference: JSONObject = {"$ref": "#/$defs/B"}
-    definitions: JSONObject = {"B": TEXT}
+    reference: ms.JSONObject = {"$ref": "#/$defs/B"}
+    definitions: ms.JSONObject = {"B": TEXT}
     assert adapted({**reference, "default": None, "$comment": "c"}, **{"$defs": definitions}) == reference
 
 
 def test_definitions_of_both_schemas_are_merged() -> None:
-    inner: JSONObject = {"type": "string", "$defs": {"A": TEXT}, "description": "inner"}
+    inner: ms.JSONObject = {"type": "string", "$defs": {"A": TEXT}, "description": "inner"}
     assert adapted({"allOf": [inner], "$defs": {"B": TEXT}, "description": "outer"}) == {
         "type": "string", "$defs": {"B": TEXT}, "description": "outer",
     }  # fmt: skip
@@ -353,8 +342,8 @@ def test_definitions_of_both_schemas_are_merged() -> None:
 
 def test_a_list_of_recursions_ends() -> None:
     node = object_of(next={"$ref": "#/$defs/N"}, other={"$ref": "#/$defs/N", "title": "o"})
-    schema: JSONObject = {**object_of(a={"$ref": "#/$defs/N", "title": "t"}), "$defs": {"N": node}}
-    reference: JSONObject = {"$ref": "#/$defs/N"}
+    schema: ms.JSONObject = {**object_of(a={"$ref": "#/$defs/N", "title": "t"}), "$defs": {"N": node}}
+    reference: ms.JSONObject = {"$ref": "#/$defs/N"}
     inside = closed(next=reference, other={**closed(next=reference, other=reference), "title": "o"})
     assert strict_schema(schema) == {
         **closed(a={**closed(next=reference, other=reference), "title": "t"}),
@@ -373,16 +362,16 @@ def test_is_strict_compares_the_whole_schema() -> None:
 
 
 HI = [Message.user("Hi")]
-OPEN: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
+OPEN: ms.JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
 CLOSED = "strict mode needs every property by its name; must be false or absent"
 CALL = Message.tool_call("c1", "f", "{}")
 OWN, ELSEWHERE = "openai-responses", "elsewhere"
 
 ERRORS: list[tuple[Request, str]] = [
     (Request("gpt-4.1", [CALL]), "messages: contain nothing that can be sent to Responses: no text, no call, no file"),
-    (Request("gpt-5", HI, thinking=ThinkingConfig(budget_tokens=1)),
+    (Request("gpt-5", HI, thinking=ms.ThinkingConfig(budget_tokens=1)),
         "thinking.budget_tokens: the server takes no budget; give a level or an effort"),
-    (Request("gpt-5", HI, tools=[Tool("f"), Tool("g", parameters=OPEN, strict=True)]),
+    (Request("gpt-5", HI, tools=[ms.Tool("f"), ms.Tool("g", parameters=OPEN, strict=True)]),
         f"tools[1].parameters.additionalProperties: {CLOSED}"),
     (Request("gpt-5", HI, response_schema=OPEN), f"response_schema.additionalProperties: {CLOSED}"),
 ]  # fmt: skip
@@ -390,12 +379,12 @@ ERRORS: list[tuple[Request, str]] = [
 
 @pytest.mark.parametrize(("request_", "text"), ERRORS, ids=[row[1] for row in ERRORS])
 def test_an_error_names_the_field_and_the_reason(request_: Request, text: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         body_of(request_)
     assert str(caught.value) == text
 
 
-MARK = CacheControl()
+MARK = ms.CacheControl()
 MARK_LEFT_OUT = "cache_control: not sent where Responses has no place for it; it caches by itself"
 FOREIGN = "messages: thinking that 'openai-responses' did not make is not sent to it"
 
@@ -407,14 +396,14 @@ WARNINGS: dict[str, tuple[Request, list[str]]] = {
     "the smallest limit": (Request("gpt-4.1", HI, max_output_tokens=16), []),
     "sampling": (Request("o3", HI, temperature=0.5, top_p=0.5),
         [f"{name}: not sent; 'o3' takes it only without reasoning" for name in ("temperature", "top_p")]),
-    "no effort": (Request("gpt-4.1", HI, thinking=ThinkingLevel.LOW),
+    "no effort": (Request("gpt-4.1", HI, thinking=ms.ThinkingLevel.LOW),
         ["thinking: not sent; 'gpt-4.1' takes no effort"]),
     "a budget beside a level": (Request("gpt-5", HI,
-        thinking=ThinkingConfig(level=ThinkingLevel.LOW, budget_tokens=0)),
+        thinking=ms.ThinkingConfig(level=ms.ThinkingLevel.LOW, budget_tokens=0)),
         ["thinking.budget_tokens: not sent; the Responses API has efforts, no budgets"]),
-    "a budget beside an effort": (Request("gpt-5", HI, thinking=ThinkingConfig(effort="low", budget_tokens=9)),
+    "a budget beside an effort": (Request("gpt-5", HI, thinking=ms.ThinkingConfig(effort="low", budget_tokens=9)),
         ["thinking.budget_tokens: not sent; the Responses API has efforts, no budgets"]),
-    "a mark of a tool": (Request("gpt-5.6", HI, tools=[Tool("f", cache_control=MARK)]), [MARK_LEFT_OUT]),
+    "a mark of a tool": (Request("gpt-5.6", HI, tools=[ms.Tool("f", cache_control=MARK)]), [MARK_LEFT_OUT]),
     "a mark of the system prompt": (Request("gpt-5.6", HI, system=[Text("s", cache_control=MARK)]), [MARK_LEFT_OUT]),
     "two marks of an older model": (Request("gpt-5.5", [Message.user([Text("a", cache_control=MARK)])],
         system=[Text("s", cache_control=MARK)]), [MARK_LEFT_OUT]),
@@ -428,18 +417,18 @@ WARNINGS: dict[str, tuple[Request, list[str]]] = {
         [*HI, Message.assistant([Text("a"), Image(url="u"), File(file_id="f")])]),
         [f"messages: an assistant's {kind} is not sent; Responses takes none" for kind in ("Image", "File")]),
     "another maker's thinking": (Request("gpt-5", [*HI,
-        Message.assistant([Thinking("t", state=ProviderState(ELSEWHERE, {})), Text("a")])]), [FOREIGN]),
+        Message.assistant([Thinking("t", state=ms.ProviderState(ELSEWHERE, {})), Text("a")])]), [FOREIGN]),
     "thinking of no maker": (Request("gpt-5", [*HI, Message.assistant([Thinking("t"), Text("a")])]), [FOREIGN]),
     "redacted thinking": (Request("gpt-5", [*HI,
-        Message.assistant([RedactedThinking("x", ProviderState(OWN, {})), Text("a")])]), [FOREIGN]),
+        Message.assistant([ms.RedactedThinking("x", ms.ProviderState(OWN, {})), Text("a")])]), [FOREIGN]),
     "thinking without a ciphertext": (Request("gpt-5",
-        [*HI, Message.assistant([Thinking("t", state=ProviderState(OWN, {"id": "r"})), Text("a")])]),
+        [*HI, Message.assistant([Thinking("t", state=ms.ProviderState(OWN, {"id": "r"})), Text("a")])]),
         ["messages: reasoning without its ciphertext is not sent; the server keeps none"]),
     "thinking that led to nothing": (Request("gpt-5",
-        [*HI, Message.assistant(Thinking("t", state=ProviderState(OWN, {"encrypted_content": "e"}))), *HI]),
+        [*HI, Message.assistant(Thinking("t", state=ms.ProviderState(OWN, {"encrypted_content": "e"}))), *HI]),
         ["messages: reasoning without the item that it led to is not sent; Responses refuses it"]),
     "an own call without an output": (Request("gpt-5",
-        [*HI, Message.assistant([ProviderBlock(OWN, {"type": "shell_call", "call_id": "s1", "id": "i1"})])]),
+        [*HI, Message.assistant([ms.ProviderBlock(OWN, {"type": "shell_call", "call_id": "s1", "id": "i1"})])]),
         ["messages: shell_call 's1' has no output and is not sent"]),
 }  # fmt: skip
 

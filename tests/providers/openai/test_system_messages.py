@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from manystream.providers.catalog.provider import OpenAIChat
+import manystream as ms
 from manystream.providers.history import History, HistoryMessage
-from manystream.providers.model.messages import (
-    Text,
-)
-from manystream.providers.model.request import Request
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai.chat.test_converter import LATE
@@ -16,21 +12,21 @@ from tests.providers.openai.chat.wire import encode, quirky
 
 
 def test_system_text_comes_first_in_one_message() -> None:
-    body = encode(Request("gpt-4o", HELLO, system=[Text("Be brief."), Text(""), Text("Be kind.")]))
+    body = encode(ms.Request("gpt-4o", HELLO, system=[ms.Text("Be brief."), ms.Text(""), ms.Text("Be kind.")]))
     assert body["messages"] == [
         {"role": "system", "content": "Be brief.\n\nBe kind."},
         {"role": "user", "content": "hello"},
     ]
-    assert encode(Request("gpt-4o", HELLO, system="")) == encode(Request("gpt-4o", HELLO))
+    assert encode(ms.Request("gpt-4o", HELLO, system="")) == encode(ms.Request("gpt-4o", HELLO))
 
 
 def test_the_system_role_is_the_servers() -> None:
-    body = encode(Request("m", HELLO, system="Be brief."), quirky(system_role="developer"))
+    body = encode(ms.Request("m", HELLO, system="Be brief."), quirky(system_role="developer"))
     assert body["messages"] == [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hello"}]
 
 
 def test_the_system_role_of_a_server_is_used() -> None:
-    converter = ChatConverter(OpenAIChat("key", profile="openai-chat"))
+    converter = ChatConverter(ms.OpenAIChat("key", profile="openai-chat"))
     role = converter.provider.profile.quirks.system_role
     history = History("s", conversation=LATE.conversation)
     assert [message["role"] for message in converter.from_history(history)] == [role, "user", role]

@@ -9,7 +9,6 @@ from openai.types.shared.all_models import AllModels
 from openai.types.shared.reasoning_effort import ReasoningEffort
 
 import manystream as ms
-from manystream.providers.model.request import ThinkingConfig, ThinkingLevel
 from manystream.providers.openai import thinking
 from manystream.providers.openai.thinking import (
     DEFAULT_IS_NONE,
@@ -24,13 +23,13 @@ from manystream.providers.openai.thinking import (
     takes_sampling,
 )
 
-LEVELS = (ThinkingLevel.NONE, ThinkingLevel.LOW, ThinkingLevel.MED, ThinkingLevel.HIGH)
+LEVELS = (ms.ThinkingLevel.NONE, ms.ThinkingLevel.LOW, ms.ThinkingLevel.MED, ms.ThinkingLevel.HIGH)
 
 WORDS = {word for word in typing.get_args(typing.get_args(ReasoningEffort)[0]) if word}
 
 
 def efforts(model: str) -> list[str | None]:
-    return [effort_for(model, ThinkingConfig(level=level)) for level in LEVELS]
+    return [effort_for(model, ms.ThinkingConfig(level=level)) for level in LEVELS]
 
 
 def openai_models() -> set[str]:
@@ -103,12 +102,12 @@ def test_every_row_matches_its_name_and_longer_names() -> None:
 
 
 def test_the_effort_of_a_request_wins_over_the_table() -> None:
-    assert effort_for("gpt-5", ThinkingConfig(level=ThinkingLevel.LOW, effort="max")) == "max"
-    assert effort_for("anything", ThinkingConfig(effort="high")) == "high"
+    assert effort_for("gpt-5", ms.ThinkingConfig(level=ms.ThinkingLevel.LOW, effort="max")) == "max"
+    assert effort_for("anything", ms.ThinkingConfig(effort="high")) == "high"
 
 
 def test_without_a_level_there_is_nothing_to_say() -> None:
-    assert effort_for("gpt-5", ThinkingConfig(budget_tokens=100)) is None
+    assert effort_for("gpt-5", ms.ThinkingConfig(budget_tokens=100)) is None
 
 
 def test_a_row_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,24 +6,13 @@ import pytest
 
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import (
-    Done,
-    Event,
-    Start,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-)
-from manystream.providers.model.messages import ProviderState
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
+from manystream.providers.model.events import Start, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallStart
 from manystream.providers.wire.accumulate import Accumulator, events_of
 from manystream.providers.wire.answer_limits import AnswerCount, AnswerLimits
 from manystream.providers.wire.call_ids import separate_calls, unique_id
 from tests.conformance.exchange import provider_for
 
-STATE = ProviderState("p", {"a": 1})
+STATE = ms.ProviderState("p", {"a": 1})
 
 
 def test_an_empty_answer_is_an_empty_response() -> None:
@@ -35,7 +24,7 @@ def test_an_empty_answer_is_an_empty_response() -> None:
 
 def test_an_answer_has_all_that_was_recorded() -> None:
     answer = Accumulator()
-    events: list[Event] = [answer.start("m", "r")]
+    events: list[ms.Event] = [answer.start("m", "r")]
     text = answer.text()
     events += [text.delta("a"), text.accept("b")]
     text.cite([])
@@ -62,13 +51,13 @@ def test_an_answer_has_all_that_was_recorded() -> None:
     events += answer.done(ms.FinishReason.STOP, "end")
     assert events == [
         Start("m", "r"), TextDelta(0, "a"), TextDelta(0, "b"), ThinkingDelta(1, "h"), ThinkingDelta(1, "i"),
-        ToolCallStart(2, "c", "f"), ToolCallDelta(2, "{"), ToolCallDelta(2, "}"), ToolCallDone(2, True),
-        Done(ms.FinishReason.TOOL_USE, "end", ms.Usage(input_tokens=1), {"k": 1}),
+        ToolCallStart(2, "c", "f"), ToolCallDelta(2, "{"), ToolCallDelta(2, "}"), ms.ToolCallDone(2, True),
+        ms.Done(ms.FinishReason.TOOL_USE, "end", ms.Usage(input_tokens=1), {"k": 1}),
     ]  # fmt: skip
     assert [block.index for block in (text, thinking, call, placed, nameless)] == [0, 1, 2, 3, 4]
     assert answer.response() == ms.Response(
         [
-            ms.Text("ab", [{"n": 1}, {"n": 2}, {"n": 3}], state=ProviderState("p", {"a": 1, "refusal": "no way"})),
+            ms.Text("ab", [{"n": 1}, {"n": 2}, {"n": 3}], state=ms.ProviderState("p", {"a": 1, "refusal": "no way"})),
             ms.Thinking("hi", "st", STATE),
             ms.ToolCall("c", "f", "{}", True, STATE),
             ms.RedactedThinking("d"),
@@ -101,13 +90,13 @@ def test_a_call_that_has_not_ended_is_incomplete() -> None:
     call = answer.tool_call()
     call.start("c", "f")
     assert answer.response().content == [ms.ToolCall("c", "f", "", complete=False)]
-    assert call.finish() == (ToolCallDone(0, True),)
+    assert call.finish() == (ms.ToolCallDone(0, True),)
     assert answer.response().content == [ms.ToolCall("c", "f", "", complete=True)]
     assert call.finish(complete=False) == ()
     assert answer.response().content == [ms.ToolCall("c", "f", "", complete=True)]
     other = answer.tool_call()
     other.start("d", "f")
-    assert other.finish(complete=False) == (ToolCallDone(1, False),)
+    assert other.finish(complete=False) == (ms.ToolCallDone(1, False),)
     assert answer.response().tool_calls[1].complete is False
 
 
@@ -126,21 +115,21 @@ def test_only_the_last_block_may_be_cut_off(reason: ms.FinishReason, complete: b
     for id in "ab":
         answer.tool_call().start(id, "f")
     assert answer.done(reason, "raw") == [
-        ToolCallDone(0, True),
-        ToolCallDone(1, complete),
-        Done(reported, "raw", ms.Usage(), {}),
+        ms.ToolCallDone(0, True),
+        ms.ToolCallDone(1, complete),
+        ms.Done(reported, "raw", ms.Usage(), {}),
     ]
     answer = Accumulator()
     answer.tool_call().start("a", "f")
     answer.text()
-    assert answer.done(reason, None) == [ToolCallDone(0, True), Done(reported, None, ms.Usage(), {})]
+    assert answer.done(reason, None) == [ms.ToolCallDone(0, True), ms.Done(reported, None, ms.Usage(), {})]
 
 
 def test_a_stop_without_calls_stays_a_stop() -> None:
     answer = Accumulator()
     answer.text().delta("a")
     answer.tool_call().delta("lost")
-    assert answer.done(ms.FinishReason.STOP, "stop") == [Done(ms.FinishReason.STOP, "stop", ms.Usage(), {})]
+    assert answer.done(ms.FinishReason.STOP, "stop") == [ms.Done(ms.FinishReason.STOP, "stop", ms.Usage(), {})]
 
 
 CHAT = '{"choices":[{"index":0,"delta":%s,"finish_reason":%s}]}'
@@ -208,7 +197,7 @@ def test_the_finish_reason_agrees_with_the_content(name: str) -> None:
     whole = DIALECTS[dialect].decode(body.encode(), provider_for(dialect, "openai"), lambda: "made")
     machine = DIALECTS[dialect].machine(provider_for(dialect, "openai"), lambda: "made")
     *_, done = [each for event in events for each in machine.feed("", event.encode())] + [*machine.end()]
-    assert isinstance(done, Done)
+    assert isinstance(done, ms.Done)
     assert machine.response() == whole
     assert done.finish_reason is whole.finish_reason is reason
     assert reason is not ms.FinishReason.TOOL_USE or whole.tool_calls
@@ -275,9 +264,9 @@ def test_the_default_limits() -> None:
 def test_a_number_above_its_limit_is_an_error(method: str, most: int, words: str) -> None:
     check = getattr(AnswerCount(LIMITS), method)
     check(most)
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ms.ProviderError) as caught:
         check(most + 1)
-    assert caught.value == ProviderError(words, category=ErrorCategory.SERVER, retryable=False)
+    assert caught.value == ms.ProviderError(words, category=ms.ErrorCategory.SERVER, retryable=False)
 
 
 @pytest.mark.parametrize("add", ["text", "thinking", "place"])
@@ -287,7 +276,9 @@ def test_every_kind_of_block_is_counted(add: str) -> None:
     answer.tool_call()
     arguments = [ms.Text("a")] if add == "place" else []
     getattr(answer, add)(*arguments)
-    with pytest.raises(ProviderError, match=r"^server: the answer has more than 3 content blocks \(limits\.max_blocks"):
+    with pytest.raises(
+        ms.ProviderError, match=r"^server: the answer has more than 3 content blocks \(limits\.max_blocks"
+    ):
         getattr(answer, add)(*arguments)
     assert len(answer.blocks) == 3
     answer.thinking(counted=False)
@@ -298,12 +289,14 @@ def test_tool_calls_are_counted_as_calls_and_as_blocks() -> None:
     answer = Accumulator(LIMITS)
     answer.tool_call()
     answer.tool_call()
-    with pytest.raises(ProviderError, match=r"^server: the answer has more than 2 tool calls \(limits\.max_tool_calls"):
+    with pytest.raises(
+        ms.ProviderError, match=r"^server: the answer has more than 2 tool calls \(limits\.max_tool_calls"
+    ):
         answer.tool_call()
     answer = Accumulator(LIMITS)
     for _ in range(3):
         answer.text()
-    with pytest.raises(ProviderError, match=r"^server: the answer has more than 3 content blocks"):
+    with pytest.raises(ms.ProviderError, match=r"^server: the answer has more than 3 content blocks"):
         answer.tool_call()
 
 
@@ -314,7 +307,7 @@ def test_choices_of_one_answer_share_a_counter() -> None:
     first.text()
     second.text()
     second.text()
-    with pytest.raises(ProviderError, match="more than 3 content blocks"):
+    with pytest.raises(ms.ProviderError, match="more than 3 content blocks"):
         first.text()
 
 
@@ -330,6 +323,6 @@ def test_the_events_of_an_unstreamed_answer() -> None:
     )  # fmt: skip
     assert events_of(response) == [
         Start("m", "r"), TextDelta(0, "a"), ThinkingDelta(2, "h"), ToolCallStart(5, "c", "f"), ToolCallDelta(5, "{}"),
-        ToolCallDone(5, True), ToolCallStart(6, "d", "g"), ToolCallDone(6, False),
-        Done(ms.FinishReason.TOOL_USE, "raw", usage, {"k": 1}),
+        ms.ToolCallDone(5, True), ToolCallStart(6, "d", "g"), ms.ToolCallDone(6, False),
+        ms.Done(ms.FinishReason.TOOL_USE, "raw", usage, {"k": 1}),
     ]  # fmt: skip

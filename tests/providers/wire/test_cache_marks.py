@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 import manystream as ms
-from manystream.providers.json.json_values import JSON, JSONObject
+from manystream.providers.json.json_values import JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai.chat.wire import known
@@ -88,7 +88,7 @@ def test_openais_breakpoints_are_read(ttl: str | None, ours: object) -> None:
 
 def test_breakpoints_are_kept_when_a_message_is_added() -> None:
     mark: JSONObject = {"mode": "explicit", "ttl": "30m"}
-    given: list[JSON] = [
+    given: list[ms.JSON] = [
         {"role": "developer", "content": [{"type": "input_text", "text": "Be brief.",
         "prompt_cache_breakpoint": mark}]}, {"role": "user",
         "content": [{"type": "input_text", "text": "Hi", "prompt_cache_breakpoint": mark}]},

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.error_bodies import is_context_overflow
 
 
-def decode(dialect: str, status: int, body: object) -> ProviderError:
+def decode(dialect: str, status: int, body: object) -> ms.ProviderError:
     return DIALECTS[dialect].decode_error(status, {}, json.dumps(body).encode(), 0.0)
 
 
@@ -72,7 +72,7 @@ TOO_LONG: dict[str, tuple[str, int, object]] = {
 def test_a_prompt_that_is_too_long_is_recognised(dialect: str, status: int, body: object) -> None:
     error = decode(dialect, status, body)
     assert error.context_overflow
-    assert (error.category, error.retryable) == (ErrorCategory.INVALID_ARG, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.INVALID_ARG, False)
 
 
 WORDINGS = [
@@ -91,7 +91,7 @@ WORDINGS = [
 
 @pytest.mark.parametrize("message", WORDINGS)
 def test_each_wording_is_recognised_without_the_others(message: str) -> None:
-    assert is_context_overflow(ErrorCategory.INVALID_ARG, [], message)
+    assert is_context_overflow(ms.ErrorCategory.INVALID_ARG, [], message)
 
 
 OTHER: dict[str, tuple[str, int, object]] = {

@@ -27,7 +27,6 @@ from manystream.providers.history import (
     ToolResultPart,
 )
 from manystream.providers.history.converter import HistoryConverter
-from manystream.providers.model.events import Event
 from manystream.providers.model.rows import messages_from_rows, rows_from_message
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.legacy import transform_message
@@ -127,7 +126,7 @@ def run(case: str, pieces: Sequence[str], *, cut: bool = False) -> str:
     """Return the text of the deltas, which must equal that of the response."""
     provider, wire = CASES[case]
     machine = DIALECTS[provider.profile.dialect_name].machine(provider, lambda: "id")
-    events: list[Event] = []
+    events: list[ms.Event] = []
     # As servers write it: a half as an escape, everything else as UTF-8.
     for value in wire([*pieces])[: -1 if cut else None]:
         text = json.dumps(value, ensure_ascii=False)
@@ -203,7 +202,7 @@ def test_halves_in_the_json_of_arguments_can_be_read(case: str) -> None:
 
 def test_halves_of_interleaved_blocks_are_not_mixed() -> None:
     machine = DIALECTS["openai-responses"].machine(ms.OpenAIResponses(), lambda: "id")
-    events: list[Event] = []
+    events: list[ms.Event] = []
     for index, piece in ((0, "a\\ud83d"), (1, "b\\ud83d"), (1, "x"), (1, "y"), (0, "\\udc69c")):
         kind = "reasoning_summary_text" if index else "output_text"
         data = f'{{"type":"response.{kind}.delta","output_index":{index},"delta":"{piece}"}}'

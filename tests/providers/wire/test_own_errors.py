@@ -8,8 +8,6 @@ from google.genai import types as google
 import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.model.events import ErrorEvent
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 
 PROVIDERS: dict[str, ms.Provider] = {
     "openai-chat": ms.OpenAIChat(), "openai-responses": ms.OpenAIResponses(), "anthropic": ms.Anthropic(),
@@ -17,8 +15,8 @@ PROVIDERS: dict[str, ms.Provider] = {
 }  # fmt: skip
 each = pytest.mark.parametrize("dialect", PROVIDERS)
 
-SERVER, RATE = ErrorCategory.SERVER, ErrorCategory.RATE_LIMIT
-FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
+SERVER, RATE = ms.ErrorCategory.SERVER, ms.ErrorCategory.RATE_LIMIT
+FORMS: dict[str, tuple[str, object, ms.ErrorCategory]] = {
     "llama.cpp": ("error", {"code": 500, "message": "out of slots", "type": "server_error"}, SERVER),
     "llama.cpp, unnamed": ("", {"code": 500, "message": "out of slots", "type": "server_error"}, SERVER),
     "LiteLLM": ("", {"error": {"message": "out of slots", "type": None, "param": None, "code": "500"}}, SERVER),
@@ -41,12 +39,12 @@ FORMS: dict[str, tuple[str, object, ErrorCategory]] = {
     "Codex": ("error", {"type": "error", "status": 529, "error": {"type": "x", "message": "out of slots"}}, SERVER),
     "DashScope": ("", {"error": {"code": "Throttling.AllocationQuota", "message": "out of slots"}}, RATE),
     "Z.ai": ("", {"code": 500, "msg": "out of slots", "success": False}, SERVER),
-    "Z.ai, a number of its own": ("", {"code": 1302, "msg": "out of slots"}, ErrorCategory.UNKNOWN),
+    "Z.ai, a number of its own": ("", {"code": 1302, "msg": "out of slots"}, ms.ErrorCategory.UNKNOWN),
     "Interactions": ("error", {"event_type": "error",
-        "error": {"code": "prohibited_content", "message": "out of slots"}}, ErrorCategory.CONTENT_FILTER),
-    "FastAPI": ("error", {"detail": "out of slots"}, ErrorCategory.UNKNOWN),
+        "error": {"code": "prohibited_content", "message": "out of slots"}}, ms.ErrorCategory.CONTENT_FILTER),
+    "FastAPI": ("error", {"detail": "out of slots"}, ms.ErrorCategory.UNKNOWN),
     "Rails": ("", {"errors": [{"message": "out of slots", "code": "overloaded"}]}, SERVER),
-    "text": ("error", b"out of slots", ErrorCategory.UNKNOWN),
+    "text": ("error", b"out of slots", ms.ErrorCategory.UNKNOWN),
 }  # fmt: skip
 form = pytest.mark.parametrize("form", FORMS)
 
@@ -55,11 +53,11 @@ def wire(value: object) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
-def streamed(dialect: str, name: str, data: bytes) -> ProviderError:
+def streamed(dialect: str, name: str, data: bytes) -> ms.ProviderError:
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     events = [*machine.feed(name, data), *machine.end()]
     assert len(events) == 1, events
-    assert isinstance(events[0], ErrorEvent)
+    assert isinstance(events[0], ms.ErrorEvent)
     return events[0].error
 
 
@@ -78,7 +76,7 @@ def test_an_error_in_stray_lines_is_read_in_any_form(dialect: str, form: str) ->
     name, value, category = FORMS[form]
     machine = DIALECTS[dialect].machine(PROVIDERS[dialect], lambda: "id")
     (event,) = machine.feed(BARE_LINES, b"error: " + wire(value) if name == "error" else wire(value))
-    assert isinstance(event, ErrorEvent)
+    assert isinstance(event, ms.ErrorEvent)
     assert (event.error.category, "out of slots" in event.error.message) == (category, True)
 
 
@@ -86,7 +84,7 @@ def test_an_error_in_stray_lines_is_read_in_any_form(dialect: str, form: str) ->
 @form
 def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: str) -> None:
     _, value, category = FORMS[form]
-    with pytest.raises(ProviderError, match="out of slots") as raised:
+    with pytest.raises(ms.ProviderError, match="out of slots") as raised:
         DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
     # Gemini's own answers may be arrays. In other dialects, a body that is no object is malformed and quoted.
     malformed = isinstance(value, bytes) or (isinstance(value, list) and dialect != "gemini")
@@ -96,8 +94,8 @@ def test_a_body_with_status_200_that_is_an_error_is_raised(dialect: str, form: s
 
 @each
 @form
-@pytest.mark.parametrize(("status", "by_status"), [(404, ErrorCategory.NOT_FOUND), (502, SERVER)])
-def test_a_failed_answer_has_the_message(dialect: str, form: str, status: int, by_status: ErrorCategory) -> None:
+@pytest.mark.parametrize(("status", "by_status"), [(404, ms.ErrorCategory.NOT_FOUND), (502, SERVER)])
+def test_a_failed_answer_has_the_message(dialect: str, form: str, status: int, by_status: ms.ErrorCategory) -> None:
     _, value, category = FORMS[form]
     error = DIALECTS[dialect].decode_error(status, {"retry-after": "2"}, wire(value), 0.0)
     assert "out of slots" in error.message
@@ -106,8 +104,8 @@ def test_a_failed_answer_has_the_message(dialect: str, form: str, status: int, b
 
 
 XAI = "Content violates usage guidelines. Team: a, Failed check: SAFETY_CHECK_TYPE_BIO"
-FILTERED, SPENT = (ErrorCategory.CONTENT_FILTER, False), (RATE, False)
-MEANINGS: dict[str, tuple[int, object, tuple[ErrorCategory, bool]]] = {
+FILTERED, SPENT = (ms.ErrorCategory.CONTENT_FILTER, False), (RATE, False)
+MEANINGS: dict[str, tuple[int, object, tuple[ms.ErrorCategory, bool]]] = {
     "xAI": (403, {"code": "permission-denied", "error": XAI}, FILTERED),
     "xAI, in words": (403, {"code": "The caller does not have permission", "error": XAI}, FILTERED),
     "xAI, a known code": (403, {"code": "permission_denied", "error": XAI}, FILTERED),
@@ -116,8 +114,8 @@ MEANINGS: dict[str, tuple[int, object, tuple[ErrorCategory, bool]]] = {
     "OpenRouter, behind it": (403, {"error": {"code": 403, "message": "Refused",
         "metadata": {"reasons": ["violence"], "flagged_input": "a"}}}, FILTERED),
     "a key": (403, {"error": {"code": "permission_denied", "message": "Access to the endpoint is denied"}},
-        (ErrorCategory.AUTH, False)),
-    "an account": (403, {"error": {"message": "Your account was flagged"}}, (ErrorCategory.AUTH, False)),
+        (ms.ErrorCategory.AUTH, False)),
+    "an account": (403, {"error": {"message": "Your account was flagged"}}, (ms.ErrorCategory.AUTH, False)),
     "too large": (429, {"error": {"message": "On tokens per min (TPM): Limit 30,000, Requested 45,000.",
         "code": "rate_limit_exceeded"}}, SPENT),
     "too many": (429, {"error": {"message": "On tokens per min: Limit 30000, Used 29000, Requested 2000.",
@@ -125,7 +123,7 @@ MEANINGS: dict[str, tuple[int, object, tuple[ErrorCategory, bool]]] = {
     "402, an object": (402, {"error": {"message": "This needs more credits", "code": 402}}, SPENT),
     "402, a text": (402, {"error": "This needs more credits"}, SPENT),
     "402, a code": (402, {"error": "insufficient_quota"}, SPENT),
-    "402, a page": (402, b"<title>402</title>", (ErrorCategory.UNKNOWN, False)),
+    "402, a page": (402, b"<title>402</title>", (ms.ErrorCategory.UNKNOWN, False)),
 }  # fmt: skip
 
 
@@ -158,7 +156,7 @@ def test_every_reason_to_block_a_prompt_is_a_filter(dialect: str) -> None:
             assert DIALECTS[dialect].decode_error(status, {}, wire(value), 0.0).category is FILTERED[0], code
         machine = DIALECTS[dialect].machine(ms.GeminiInteractions(), lambda: "id")
         (event,) = machine.feed("error", wire({"event_type": "error", **value}))
-        assert isinstance(event, ErrorEvent)
+        assert isinstance(event, ms.ErrorEvent)
         assert (event.error.category, event.error.retryable) == FILTERED
 
 
@@ -209,6 +207,6 @@ def test_an_answer_is_not_mistaken_for_an_error(dialect: str, value: object) -> 
 )
 @pytest.mark.parametrize("value", [{"id": "x", "error": {}}, {"id": "x", "error": ""}, {"id": "x"}])
 def test_a_body_with_an_empty_error_and_no_answer_is_malformed(dialect: str, expected: str, value: object) -> None:
-    with pytest.raises(ProviderError, match=expected) as caught:
+    with pytest.raises(ms.ProviderError, match=expected) as caught:
         DIALECTS[dialect].decode(wire(value), PROVIDERS[dialect], lambda: "id")
     assert caught.value.category is SERVER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import manystream as ms
 from manystream.providers.anthropic import DIALECT as ANTHROPIC
-from manystream.providers.catalog.dialect import Dialect
 from manystream.providers.gemini import DIALECT as GEMINI
 from manystream.providers.openai.chat import DIALECT as CHAT
 from manystream.providers.wire.error_bodies import (
@@ -33,7 +33,7 @@ def test_the_first_header_with_a_request_id_counts() -> None:
     ],
     ids=["anthropic", "gemini"],
 )
-def test_the_other_dialects_read_the_same_headers(dialect: Dialect, body: bytes) -> None:
+def test_the_other_dialects_read_the_same_headers(dialect: ms.Dialect, body: bytes) -> None:
     gateway = {"x-amzn-requestid": "aws", "cf-ray": "ray"}
     assert dialect.decode_error(500, gateway, body, NOW).request_id == "aws"
     assert dialect.decode_error(500, {**gateway, "x-request-id": "x"}, body, NOW).request_id == "x"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.limits.limit_reports import read_plain_report, reader_of
 from manystream.providers.limits.quota_report import QuotaReport, Refusal, ReportedLimit, Unit
 from manystream.providers.limits.rate_headers import HeaderRow, amount, read_rows, seconds_until
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from manystream.providers.wire.retry_hints import (
     LONGEST_HINT_MS,
     duration_ms,
@@ -451,13 +451,13 @@ def test_the_precision_of_a_reset_and_whether_it_is_a_moment(reset: str, step: f
     assert (limit.reset_step, limit.reset_is_moment) == (step, is_moment)
 
 
-def reported(category: ErrorCategory, **facts: object) -> QuotaReport:
-    error = ProviderError("m", category=category, **facts)  # type: ignore[arg-type]
+def reported(category: ms.ErrorCategory, **facts: object) -> QuotaReport:
+    error = ms.ProviderError("m", category=category, **facts)  # type: ignore[arg-type]
     return read_plain_report("mine", {"retry-after": "9"}, NOW, error, b"")
 
 
 def test_a_dialect_of_a_program_reports_what_its_errors_say() -> None:
-    rate = ErrorCategory.RATE_LIMIT
+    rate = ms.ErrorCategory.RATE_LIMIT
     assert reader_of("mine") is read_plain_report
     assert read_plain_report("mine", {}, NOW, None, b"") == QuotaReport((), Refusal.NONE, None, None, ())
     assert reported(rate, retry_after_ms=1500) == QuotaReport((), Refusal.RATE, None, 1.5)
@@ -465,7 +465,7 @@ def test_a_dialect_of_a_program_reports_what_its_errors_say() -> None:
     assert reported(rate) == QuotaReport((), Refusal.RATE, None, None)
     assert reported(rate, retryable=False) == QuotaReport((), Refusal.SPENT, None, None)
     for status, refusal in ((503, Refusal.OVERLOAD), (529, Refusal.OVERLOAD), (500, Refusal.NONE), (429, Refusal.NONE)):
-        assert reported(ErrorCategory.SERVER, http_status=status) == QuotaReport((), refusal, None, None)
+        assert reported(ms.ErrorCategory.SERVER, http_status=status) == QuotaReport((), refusal, None, None)
 
 
 def test_the_words_of_limits() -> None:

@@ -9,7 +9,6 @@ import pytest
 import manystream as ms
 from manystream.providers.catalog.dialect import WireRequest
 from manystream.providers.catalog.registry import DIALECTS
-from manystream.providers.errors import InvalidRequestError
 
 ANTHROPIC, GEMINI = (ms.Anthropic(), "claude-sonnet-4-5"), (ms.Gemini(), "gemini-3-pro-preview")
 CHAT, RESPONSES = (ms.OpenAIChat(), "gpt-4.1"), (ms.OpenAIResponses(), "gpt-5.1")
@@ -115,7 +114,7 @@ def test_a_tool_name_of_the_conversation_is_adapted(to: tuple[ms.Provider, str],
 )
 def test_a_refused_tool_name_of_the_request_is_an_error(to: tuple[ms.Provider, str], name: str) -> None:
     request = ms.Request(to[1], [ms.Message.user("x")], tools=[ms.Tool("look"), ms.Tool(name)])
-    with pytest.raises(InvalidRequestError, match=r"tools\[1\].name: .* rename the tool"):
+    with pytest.raises(ms.InvalidRequestError, match=r"tools\[1\].name: .* rename the tool"):
         encode(to, request)
 
 

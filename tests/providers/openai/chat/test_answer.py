@@ -6,20 +6,8 @@ import json
 
 import pytest
 
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import ErrorEvent, FinishReason, Start, ThinkingDelta
-from manystream.providers.model.messages import (
-    File,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    Text,
-    Thinking,
-    ToolCall,
-)
-from manystream.providers.model.provider_error import ErrorCategory, ProviderError
-from manystream.providers.model.request import Request
-from manystream.providers.model.response import Response
+import manystream as ms
+from manystream.providers.model.events import FinishReason
 from tests.providers.openai.chat.wire import OPENAI, SERVER, answer, chunk, decode, deltas, encode, known, run, stream
 
 MALFORMED: list[tuple[str, str]] = [
@@ -37,7 +25,7 @@ MALFORMED: list[tuple[str, str]] = [
 def test_the_error_of_an_answer_that_cannot_be_read(data: str, reason: str) -> None:
     error = run([("", data.encode())]).error.error
     assert (error.message, error.body) == (f"malformed event: {reason}", data.encode())
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ms.ProviderError) as caught:
         decode(data.encode())
     assert (caught.value.message, caught.value.body) == (f"malformed answer: {reason}", data.encode())
 
@@ -46,7 +34,7 @@ def test_the_error_of_an_answer_that_cannot_be_read(data: str, reason: str) -> N
 def test_an_event_that_is_no_object(data: str) -> None:
     error = run([("", data.encode())]).error.error
     assert (error.message, error.body) == (f"malformed event: expected an object, got {data!r}", data.encode())
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ms.ProviderError) as caught:
         decode(data.encode())
     assert caught.value.message == f"malformed answer: expected a JSON object, got {data!r}"
 
@@ -55,18 +43,18 @@ def test_an_event_that_is_no_object(data: str) -> None:
     ("members", "retryable"),
     [({"id": "1", "object": "chat.completion"}, True), ({"usage": {"n": 1}}, True), ({"hello": 1, "id": None}, False)],
 )
-def test_a_body_without_choices(members: JSONObject, retryable: bool) -> None:
+def test_a_body_without_choices(members: ms.JSONObject, retryable: bool) -> None:
     for body in (members, {**members, "choices": None}):
-        with pytest.raises(ProviderError) as caught:
+        with pytest.raises(ms.ProviderError) as caught:
             decode(body)
         assert caught.value.message == "malformed answer: a chat completion must have choices"
-        assert (caught.value.category, caught.value.retryable) == (ErrorCategory.SERVER, retryable)
+        assert (caught.value.category, caught.value.retryable) == (ms.ErrorCategory.SERVER, retryable)
 
 
 def test_events_before_the_fault_in_a_chunk_are_delivered() -> None:
     data = b'{"id":"i","model":"m","choices":[{"delta":{"reasoning":"a","content":5}}]}'
     outcome = run([("", data)])
-    assert outcome.events[:-1] == [Start("m", "i"), ThinkingDelta(0, "a")]
+    assert outcome.events[:-1] == [ms.Start("m", "i"), ms.ThinkingDelta(0, "a")]
     assert outcome.error.error.message == "malformed event: content is neither text nor parts"
 
 
@@ -74,7 +62,7 @@ def test_an_end_without_a_finish_reason_is_named() -> None:
     assert run([]).error.error.message == "truncated stream"
 
 
-NAMELESS: JSONObject = {"id": "x", "function": {"arguments": "{}"}}
+NAMELESS: ms.JSONObject = {"id": "x", "function": {"arguments": "{}"}}
 
 
 def test_calls_that_never_got_a_name_are_counted() -> None:
@@ -83,16 +71,16 @@ def test_calls_that_never_got_a_name_are_counted() -> None:
 
 
 def test_another_choice_has_all_of_its_own() -> None:
-    call: JSONObject = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    first: JSONObject = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
-    message: JSONObject = {
+    call: ms.JSONObject = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    first: ms.JSONObject = {"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}
+    message: ms.JSONObject = {
         "reasoning_text": "hm", "content": "x", "refusal": "no", "tool_calls": [call], "seen": [1],
     }  # fmt: skip
-    logprobs: JSONObject = {"content": [{"token": "x"}]}
-    other: JSONObject = {"index": 2, "delta": message, "finish_reason": "length", "logprobs": logprobs}
-    third: JSONObject = {"index": 1, "delta": {"content": [{"type": "thinking", "thinking": "t"}]}}
+    logprobs: ms.JSONObject = {"content": [{"token": "x"}]}
+    other: ms.JSONObject = {"index": 2, "delta": message, "finish_reason": "length", "logprobs": logprobs}
+    third: ms.JSONObject = {"index": 1, "delta": {"content": [{"type": "thinking", "thinking": "t"}]}}
     response = run([("", json.dumps({"choices": [first, other, third]}).encode()), ("", b"[DONE]")]).response
-    assert response.content == [Text("a")]
+    assert response.content == [ms.Text("a")]
     assert response.provider_data == {}
     second, last = response.others
     assert (second.thinking, second.text, second.finish_reason) == ("t", "", FinishReason.UNKNOWN)
@@ -102,7 +90,7 @@ def test_another_choice_has_all_of_its_own() -> None:
 
 
 def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
-    given: list[JSON] = [1]
+    given: list[ms.JSON] = [1]
     outcome = deltas({"ids": given, "mood": "a"}, {"ids": [2], "mood": "b"}, {"ids": "c"})
     assert outcome.response.provider_data == {"created": 1, "ids": "c", "mood": "b"}
     outcome = deltas({"ids": given}, {"ids": [2]}, {"ids": []}, {"ids": [3]})
@@ -112,18 +100,18 @@ def test_lists_of_unknown_members_grow_and_others_are_replaced() -> None:
 
 def test_reasoning_in_the_forms_of_servers() -> None:
     assert deltas({"reasoning": {"content": "a"}}, {"reasoning": {"text": "b"}}).response.thinking == "ab"
-    assert deltas({"reasoning": {"other": "a"}}, {"reasoning": 5}, {"content": "x"}).response.content == [Text("x")]
+    assert deltas({"reasoning": {"other": "a"}}, {"reasoning": 5}, {"content": "x"}).response.content == [ms.Text("x")]
     assert deltas({"reasoning": {"content": "", "text": "b"}}).response.thinking == "b"
 
 
 def test_the_member_that_reasoning_came_in_is_its_state() -> None:
     for member in ("reasoning_content", "reasoning", "reasoning_text"):
-        state = ProviderState("openai-compatible", {"reasoning_member": member})
-        assert deltas({member: "a"}).response.content == [Thinking("a", state=state)]
+        state = ms.ProviderState("openai-compatible", {"reasoning_member": member})
+        assert deltas({member: "a"}).response.content == [ms.Thinking("a", state=state)]
 
 
 def test_details_are_merged_by_type_and_index() -> None:
-    def details(*values: JSONObject) -> JSONObject:
+    def details(*values: ms.JSONObject) -> ms.JSONObject:
         return {"reasoning_details": [*values]}
 
     text, summary = "reasoning.text", "reasoning.summary"
@@ -138,9 +126,9 @@ def test_details_are_merged_by_type_and_index() -> None:
         {"reasoning_details": "odd"},
     )
     (block,) = outcome.response.content
-    assert block == Thinking(
+    assert block == ms.Thinking(
         "abcstd",
-        state=ProviderState(
+        state=ms.ProviderState(
             "openai-compatible",
             {
                 "reasoning_member": "reasoning_details",
@@ -160,43 +148,47 @@ def test_details_are_merged_by_type_and_index() -> None:
 
 def test_encrypted_details_alone_are_a_block_without_text() -> None:
     response = answer({"content": "x", "reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}]})
-    state = ProviderState("openai-compatible", {"reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}]})
-    assert response.content == [Text("x"), Thinking("", state=state)]
+    state = ms.ProviderState("openai-compatible", {"reasoning_details": [{"type": "reasoning.encrypted", "data": "e"}]})
+    assert response.content == [ms.Text("x"), ms.Thinking("", state=state)]
 
 
 def test_thinking_before_and_after_text_has_its_own_states() -> None:
-    parts: list[JSON] = [
+    parts: list[ms.JSON] = [
         {"type": "thinking", "thinking": "a"}, {"type": "text", "text": "b"}, {"type": "reasoning", "text": "c"},
         {"type": "thinking", "summary": [{"text": "d"}, {"other": 1}, 5]}, {"type": "thinking"},
         {"type": "thinking", "thinking": {}},
     ]  # fmt: skip
-    state = ProviderState("openai-compatible", {"reasoning_member": "content"})
-    assert answer({"content": parts}).content == [Thinking("a", state=state), Text("b"), Thinking("cd", state=state)]
+    state = ms.ProviderState("openai-compatible", {"reasoning_member": "content"})
+    assert answer({"content": parts}).content == [
+        ms.Thinking("a", state=state),
+        ms.Text("b"),
+        ms.Thinking("cd", state=state),
+    ]
 
 
 def test_a_reference_before_any_text_is_kept_as_it_is() -> None:
-    part: JSONObject = {"type": "reference", "reference_ids": [1]}
+    part: ms.JSONObject = {"type": "reference", "reference_ids": [1]}
     assert answer({"content": [part, {"type": "output_text", "text": "a"}]}).content == [
-        ProviderBlock("openai-compatible", part),
-        Text("a"),
+        ms.ProviderBlock("openai-compatible", part),
+        ms.Text("a"),
     ]
 
 
 def test_a_signed_call_of_a_custom_tool_keeps_its_signature() -> None:
-    extra: JSONObject = {"google": {"thought_signature": "sig"}}
-    call: JSONObject = {"id": "a", "custom": {"name": "t", "input": "x"}}
+    extra: ms.JSONObject = {"google": {"thought_signature": "sig"}}
+    call: ms.JSONObject = {"id": "a", "custom": {"name": "t", "input": "x"}}
     signed = answer({"tool_calls": [{**call, "extra_content": extra}]}).content
-    assert signed == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"extra_content": extra}))]
+    assert signed == [ms.ToolCall("a", "t", "x", state=ms.ProviderState("openai-compatible", {"extra_content": extra}))]
     plain = answer({"tool_calls": [call]}).content
-    assert plain == [ToolCall("a", "t", "x", state=ProviderState("openai-compatible", {"type": "custom"}))]
+    assert plain == [ms.ToolCall("a", "t", "x", state=ms.ProviderState("openai-compatible", {"type": "custom"}))]
 
 
 def test_details_do_not_hide_which_call_was_cut_off() -> None:
-    call: JSONObject = {"id": "a", "function": {"name": "f", "arguments": "{"}}
-    details: JSON = [{"type": "reasoning.encrypted", "data": "e"}]
+    call: ms.JSONObject = {"id": "a", "function": {"name": "f", "arguments": "{"}}
+    details: ms.JSON = [{"type": "reasoning.encrypted", "data": "e"}]
     response = answer({"tool_calls": [call], "reasoning_details": details}, "length")
-    assert [type(block) for block in response.content] == [ToolCall, Thinking]
-    assert response.tool_calls == [ToolCall("a", "f", "{", complete=False)]
+    assert [type(block) for block in response.content] == [ms.ToolCall, ms.Thinking]
+    assert response.tool_calls == [ms.ToolCall("a", "f", "{", complete=False)]
 
 
 @pytest.mark.parametrize("finish", ["stop", None])
@@ -214,7 +206,7 @@ def test_the_last_of_many_token_reports_counts(finish: str | None) -> None:
 
 
 def test_a_name_after_whole_arguments_begins_another_call() -> None:
-    def named(arguments: str, **members: JSON) -> JSONObject:
+    def named(arguments: str, **members: ms.JSON) -> ms.JSONObject:
         return {"tool_calls": [{"index": 0, **members, "function": {"name": "f", "arguments": arguments}}]}
 
     whole = [named("{}") for _ in range(3)]
@@ -229,16 +221,16 @@ def test_the_older_call_with_arguments_alone() -> None:
 
 
 def test_a_citation_is_in_the_last_text() -> None:
-    cite: JSONObject = {"type": "url_citation", "url": "u"}
-    parts: list[JSON] = ["a", {"type": "x"}, "b"]
+    cite: ms.JSONObject = {"type": "url_citation", "url": "u"}
+    parts: list[ms.JSON] = ["a", {"type": "x"}, "b"]
     response = answer({"content": parts, "annotations": [cite, 5, {"type": "other"}]})
-    assert [block.citations for block in response.content if isinstance(block, Text)] == [[], [cite]]
+    assert [block.citations for block in response.content if isinstance(block, ms.Text)] == [[], [cite]]
 
 
 def test_citations_that_come_in_pieces_are_each_added_once() -> None:
-    cites: list[JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
-    outcome = deltas({"content": "x"}, *(dict[str, JSON](annotations=[cite]) for cite in cites))
-    assert outcome.response.content == [Text("x", citations=cites)]
+    cites: list[ms.JSONObject] = [{"type": "url_citation", "url": url} for url in "abc"]
+    outcome = deltas({"content": "x"}, *(dict[str, ms.JSON](annotations=[cite]) for cite in cites))
+    assert outcome.response.content == [ms.Text("x", citations=cites)]
 
 
 def test_numbers_in_arguments_that_are_an_object_are_exact() -> None:
@@ -249,15 +241,15 @@ def test_numbers_in_arguments_that_are_an_object_are_exact() -> None:
 
 
 def test_a_cut_stream_has_what_came_so_far() -> None:
-    cite: JSON = {"type": "url_citation", "url": "u"}
+    cite: ms.JSON = {"type": "url_citation", "url": "u"}
     outcome = stream(f"""
         data: {{"choices":[{{"delta":{{"content":"a","annotations":[{json.dumps(cite)}]}},"logprobs":{{"content":[1]}}}}]}}
         data: {{"choices":[{{"delta":{{"audio":{{"data":"AAEC"}}}}}}]}}
     """)  # noqa: E501
-    assert isinstance(outcome.events[-1], ErrorEvent)
+    assert isinstance(outcome.events[-1], ms.ErrorEvent)
     text, sound = outcome.response.content
-    assert text == Text("a", citations=[cite])  # type: ignore[list-item]
-    assert isinstance(sound, File)
+    assert text == ms.Text("a", citations=[cite])  # type: ignore[list-item]
+    assert isinstance(sound, ms.File)
     assert sound.data == b"\0\1\2"
     assert outcome.response.provider_data["logprobs"] == {"content": [1]}
 
@@ -287,22 +279,22 @@ def test_a_part_of_the_end_marker_is_no_event(part: str) -> None:
 
 
 def test_a_servers_extra_content_is_sent_back() -> None:
-    extra: JSONObject = {"google": {"thought_signature": "sig"}}
+    extra: ms.JSONObject = {"google": {"thought_signature": "sig"}}
     server = known("google-openai")
     outcome = deltas({"content": "a", "extra_content": extra}, provider=server)
-    body = encode(Request("m", [Message.user("x"), outcome.response.to_message()]), server)
+    body = encode(ms.Request("m", [ms.Message.user("x"), outcome.response.to_message()]), server)
     assert body["messages"][1] == {"role": "assistant", "extra_content": extra, "content": "a"}  # type: ignore[index]
-    assert outcome.response.to_message().content[1] == Thinking(
-        "", state=ProviderState("google-openai", {"extra_content": extra})
+    assert outcome.response.to_message().content[1] == ms.Thinking(
+        "", state=ms.ProviderState("google-openai", {"extra_content": extra})
     )
     assert OPENAI.maker == "openai-chat"
 
 
-FIRST: JSONObject = {"role": "assistant", "content": "a"}
+FIRST: ms.JSONObject = {"role": "assistant", "content": "a"}
 
-PICTURE: JSONObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+PICTURE: ms.JSONObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
-MESSAGES: dict[str, JSONObject] = {
+MESSAGES: dict[str, ms.JSONObject] = {
     "a call of a custom tool": {"content": None,
         "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "shell", "input": "ls -l"}}]},
     "a call that Google signed": {"content": None,
@@ -323,27 +315,27 @@ MESSAGES: dict[str, JSONObject] = {
 """Members of the second choice's message."""
 
 
-def streamed(message: JSONObject) -> Response:
+def streamed(message: ms.JSONObject) -> ms.Response:
     calls = message.get("tool_calls")
     delta = dict(message)
     if type(calls) is list:
         delta["tool_calls"] = [{**call, "index": n} for n, call in enumerate(calls) if type(call) is dict]
-    chunks: list[JSONObject] = [
+    chunks: list[ms.JSONObject] = [
         {"choices": [{"index": 0, "delta": FIRST}, {"index": 1, "delta": delta}]},
         {"choices": [{"index": n, "delta": {}, "finish_reason": "stop"} for n in (0, 1)]},
     ]
     return run([*(("", json.dumps(chunk).encode()) for chunk in chunks), ("", b"[DONE]")]).response
 
 
-def whole(message: JSONObject) -> Response:
-    choices: list[JSONObject] = [
+def whole(message: ms.JSONObject) -> ms.Response:
+    choices: list[ms.JSONObject] = [
         {"index": n, "message": given, "finish_reason": "stop"} for n, given in enumerate((FIRST, message))
     ]
     return decode({"choices": [*choices]})
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
-def test_a_second_choice_has_what_an_only_one_would_have(message: JSONObject) -> None:
+def test_a_second_choice_has_what_an_only_one_would_have(message: ms.JSONObject) -> None:
     alone = decode({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     for response in (whole(message), streamed(message)):
         (other,) = response.others
@@ -352,20 +344,20 @@ def test_a_second_choice_has_what_an_only_one_would_have(message: JSONObject) ->
         )  # fmt: skip
 
 
-def chunks(*choices: JSONObject) -> list[tuple[str, bytes]]:
+def chunks(*choices: ms.JSONObject) -> list[tuple[str, bytes]]:
     """Return a stream with one choice per chunk."""
     return [*(("", json.dumps({"choices": [choice]}).encode()) for choice in choices), ("", b"[DONE]")]
 
 
-def piece(index: int, text: str) -> JSONObject:
+def piece(index: int, text: str) -> ms.JSONObject:
     return {"index": index, "delta": {"content": text}, "finish_reason": None}
 
 
-def end(index: int, reason: str = "stop") -> JSONObject:
+def end(index: int, reason: str = "stop") -> ms.JSONObject:
     return {"index": index, "delta": {}, "finish_reason": reason}
 
 
-ORDERS: dict[str, tuple[list[JSONObject], str, FinishReason, list[str]]] = {
+ORDERS: dict[str, tuple[list[ms.JSONObject], str, FinishReason, list[str]]] = {
     "the second first": ([piece(1, "b"), piece(0, "a"), piece(1, "B"), piece(0, "A"), end(1), end(0, "length")], "aA",
         FinishReason.LENGTH, ["bB"]),
     "the second whole before the first": ([piece(1, "b"), end(1), piece(0, "a"), end(0)], "a", FinishReason.STOP,
@@ -396,13 +388,13 @@ def test_the_choice_0_of_several_that_never_comes_is_empty() -> None:
     assert response.warnings == ["the server sent other choices, but no choice 0"]
 
 
-CALL: JSONObject = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+CALL: ms.JSONObject = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 @pytest.mark.parametrize("asked", [0, 1])
 def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
-    thought: JSONObject = {"index": 3, "delta": {"reasoning": "hm", "tool_calls": [CALL]}, "finish_reason": None}
-    ids: JSONObject = {"index": 3, "delta": {}, "token_ids": [1, 2], "finish_reason": "stop"}
+    thought: ms.JSONObject = {"index": 3, "delta": {"reasoning": "hm", "tool_calls": [CALL]}, "finish_reason": None}
+    ids: ms.JSONObject = {"index": 3, "delta": {}, "token_ids": [1, 2], "finish_reason": "stop"}
     outcome = run(chunks(piece(3, "a"), thought, piece(3, "b"), ids), choices=asked)
     response = outcome.response
     assert (response.text, response.thinking, response.finish_reason) == ("ab", "hm", FinishReason.TOOL_USE)
@@ -414,7 +406,7 @@ def test_an_only_choice_is_the_answer_with_any_index(asked: int) -> None:
 
 @pytest.mark.parametrize("indexes", [(1, 0), (0, 0), (None, None), (None, 0), (3, 1)])
 def test_a_whole_body_s_answer_is_its_lowest_index_or_first(indexes: tuple[int | None, ...]) -> None:
-    given: list[JSONObject] = [
+    given: list[ms.JSONObject] = [
         {"index": index, "message": {"content": text}, "finish_reason": "stop"}
         for index, text in zip(indexes, "ab", strict=True)
     ]

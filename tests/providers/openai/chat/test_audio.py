@@ -6,14 +6,7 @@ import base64
 
 import pytest
 
-from manystream.providers.json.json_values import JSON
-from manystream.providers.model.messages import (
-    File,
-    Message,
-    ProviderState,
-    Text,
-)
-from manystream.providers.model.request import Request
+import manystream as ms
 from tests.providers.openai.chat.wire import OPENAI, SERVER, answer, deltas, encode
 
 
@@ -24,7 +17,9 @@ def test_sound_is_a_file_with_its_id_as_state() -> None:
     )  # fmt: skip
     audio = {"id": "audio_1", "expires_at": 9, "transcript": "Hi there"}
     assert outcome.response.content == [
-        File(data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": audio}))
+        ms.File(
+            data=b"RIFF\x00\x01\x02", media_type="audio/wav", state=ms.ProviderState("openai-chat", {"audio": audio})
+        )
     ]
 
 
@@ -42,46 +37,46 @@ def test_sound_is_a_file_with_its_id_as_state() -> None:
 )
 def test_sound_gets_its_media_type_from_its_first_bytes(data: bytes, media_type: str) -> None:
     (block,) = answer({"audio": {"id": "a", "data": base64.b64encode(data).decode()}}).content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert (block.data, block.media_type) == (data, media_type)
 
 
 def test_sound_in_one_encoding_cut_anywhere() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "AAE"}}, {"audio": {"data": "CAwQ="}})
     (block,) = outcome.response.content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert (block.data, block.media_type) == (b"\x00\x01\x02\x03\x04", "audio/pcm")
 
 
 def test_sound_whose_encoding_comes_without_padding() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "UklGR"}}, {"audio": {"data": "gABAg"}})
     (block,) = outcome.response.content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert block.data == b"RIFF\x00\x01\x02"
 
 
 def test_sound_that_is_not_base64_raises_nothing() -> None:
     outcome = deltas({"audio": {"id": "a", "data": "%"}}, {"audio": "text"}, {"audio": {"data": "é"}})
     (block,) = outcome.response.content
-    assert isinstance(block, File)
+    assert isinstance(block, ms.File)
     assert block.data == b""
 
 
 def test_sound_before_text_has_the_first_place() -> None:
     outcome = deltas({"audio": {"id": "a"}}, {"content": "x"}, {"audio": {"data": "AAEC", "transcript": "t"}})
-    state = ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
-    assert outcome.response.content == [File(data=b"\0\1\2", media_type="audio/pcm", state=state), Text("x")]
+    state = ms.ProviderState("openai-compatible", {"audio": {"id": "a", "transcript": "t"}})
+    assert outcome.response.content == [ms.File(data=b"\0\1\2", media_type="audio/pcm", state=state), ms.Text("x")]
 
 
 @pytest.mark.parametrize("value", [{"data": ""}, {}, "x", 5])
-def test_sound_without_any_member_is_no_block(value: JSON) -> None:
-    assert deltas({"audio": value}, {"content": "x"}).response.content == [Text("x")]
+def test_sound_without_any_member_is_no_block(value: ms.JSON) -> None:
+    assert deltas({"audio": value}, {"content": "x"}).response.content == [ms.Text("x")]
 
 
 def test_an_answer_written_again_keeps_its_sound_by_its_id() -> None:
     response = answer({"content": None, "audio": {"id": "a1", "data": "AAEC", "transcript": "t"}}, provider_data=None)
-    history = [Message.user("x"), response.to_message()]
-    assert encode(Request("m", history), SERVER)["messages"] == [
+    history = [ms.Message.user("x"), response.to_message()]
+    assert encode(ms.Request("m", history), SERVER)["messages"] == [
         {"role": "user", "content": "x"},
         {"role": "assistant", "audio": {"id": "a1"}},
     ]

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.messages import (
-    File,
-    Message,
-)
-from manystream.providers.model.request import Request
+from manystream.providers.model.messages import File
 from manystream.providers.openai.chat.block_writer import AUDIO_FORMATS
 from tests.providers.openai.chat.wire import OPENAI, encode, known, quirky
 
@@ -155,6 +150,6 @@ def test_an_unsupported_block_is_refused_naming_its_place(block: ms.Block, provi
         (File(url="data:,x"), {"filename": "file", "file_data": "data:,x"}),
     ],
 )  # fmt: skip
-def test_files_of_every_kind(file: File, part: JSONObject) -> None:
-    body = encode(Request("m", [Message.user(file)]), OPENAI)
+def test_files_of_every_kind(file: File, part: ms.JSONObject) -> None:
+    body = encode(ms.Request("m", [ms.Message.user(file)]), OPENAI)
     assert body["messages"] == [{"role": "user", "content": [{"type": "file", "file": part}]}]

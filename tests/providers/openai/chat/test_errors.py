@@ -7,9 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.events import FinishReason, TextDelta
-from manystream.providers.model.provider_error import BODY_LIMIT, ErrorCategory, ProviderError
+import manystream as ms
+from manystream.providers.model.provider_error import BODY_LIMIT
 from manystream.providers.model.response import arrived
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.wire.error_bodies import MESSAGE_LIMIT, error_from_object
@@ -20,12 +19,12 @@ from .wire import OPENAI, SERVER, decode, stream
 NOW = 1_800_000_000.0
 
 
-def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ProviderError:
+def failed(status: int, body: object, headers: dict[str, str] | None = None) -> ms.ProviderError:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return DIALECT.decode_error(status, headers or {}, data, NOW)
 
 
-def in_stream(error: object) -> ProviderError:
+def in_stream(error: object) -> ms.ProviderError:
     return error_from_object(error, http_status=200, body=b"")  # type: ignore[arg-type]
 
 
@@ -33,7 +32,7 @@ def in_stream(error: object) -> ProviderError:
 
 
 @pytest.mark.parametrize(("status", "category"), CASES)
-def test_every_status(status: int, category: ErrorCategory) -> None:
+def test_every_status(status: int, category: ms.ErrorCategory) -> None:
     for body in (b"", b"{}", b"gone", b'{"error": {"message": "m", "type": "invalid_request_error"}}'):
         assert failed(status, body).category is category
     assert failed(status, b"").message == f"HTTP {status}"
@@ -43,32 +42,32 @@ def test_every_status(status: int, category: ErrorCategory) -> None:
 @pytest.mark.parametrize(
     ("error", "category"),
     [
-        ({"code": 502, "message": "m"}, ErrorCategory.SERVER),
-        ({"code": "429", "message": "m"}, ErrorCategory.RATE_LIMIT),
-        ({"status_code": 400, "type": "server_error", "message": "m"}, ErrorCategory.INVALID_ARG),
-        ({"status": 504, "message": "m"}, ErrorCategory.TIMEOUT),
-        ({"code": 520, "message": "m"}, ErrorCategory.SERVER),
-        ({"code": 7, "message": "m"}, ErrorCategory.UNKNOWN),
+        ({"code": 502, "message": "m"}, ms.ErrorCategory.SERVER),
+        ({"code": "429", "message": "m"}, ms.ErrorCategory.RATE_LIMIT),
+        ({"status_code": 400, "type": "server_error", "message": "m"}, ms.ErrorCategory.INVALID_ARG),
+        ({"status": 504, "message": "m"}, ms.ErrorCategory.TIMEOUT),
+        ({"code": 520, "message": "m"}, ms.ErrorCategory.SERVER),
+        ({"code": 7, "message": "m"}, ms.ErrorCategory.UNKNOWN),
     ],
 )
-def test_a_status_inside_the_error(error: object, category: ErrorCategory) -> None:
+def test_a_status_inside_the_error(error: object, category: ms.ErrorCategory) -> None:
     assert in_stream(error).category is category
 
 
 @pytest.mark.parametrize(
     ("words", "category"),
     [
-        ("The model is overloaded", ErrorCategory.SERVER),
-        ("Rate limit reached", ErrorCategory.RATE_LIMIT),
-        ("Request timed out", ErrorCategory.TIMEOUT),
-        ("maximum context length is 8", ErrorCategory.INVALID_ARG),
-        ("Invalid API key", ErrorCategory.AUTH),
-        ("model 'x' not found", ErrorCategory.NOT_FOUND),
-        ("blocked by content policy", ErrorCategory.CONTENT_FILTER),
-        ("no", ErrorCategory.UNKNOWN),
+        ("The model is overloaded", ms.ErrorCategory.SERVER),
+        ("Rate limit reached", ms.ErrorCategory.RATE_LIMIT),
+        ("Request timed out", ms.ErrorCategory.TIMEOUT),
+        ("maximum context length is 8", ms.ErrorCategory.INVALID_ARG),
+        ("Invalid API key", ms.ErrorCategory.AUTH),
+        ("model 'x' not found", ms.ErrorCategory.NOT_FOUND),
+        ("blocked by content policy", ms.ErrorCategory.CONTENT_FILTER),
+        ("no", ms.ErrorCategory.UNKNOWN),
     ],
 )
-def test_the_messages_words_are_the_last_resort(words: str, category: ErrorCategory) -> None:
+def test_the_messages_words_are_the_last_resort(words: str, category: ms.ErrorCategory) -> None:
     assert in_stream(words).category is category
     assert in_stream({"message": words}).category is category
 
@@ -76,13 +75,13 @@ def test_the_messages_words_are_the_last_resort(words: str, category: ErrorCateg
 @pytest.mark.parametrize("message", ["Insufficient Balance", "You exceeded your current quota, please check"])
 def test_spent_quota_in_words(message: str) -> None:
     error = failed(402, {"error": {"message": message, "type": "unknown_error", "code": "invalid_request_error"}})
-    assert (error.category, error.retryable) == (ErrorCategory.RATE_LIMIT, False)
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, False)
 
 
 def test_rate_limits_are_retryable_but_not_an_oversized_request() -> None:
     body = {"error": {"message": "m", "code": "rate_limit_exceeded"}}
     assert failed(429, body).retryable
-    assert failed(413, body).category is ErrorCategory.RATE_LIMIT
+    assert failed(413, body).category is ms.ErrorCategory.RATE_LIMIT
     assert not failed(413, body).retryable
 
 
@@ -121,13 +120,13 @@ def test_shapes(body: object, message: str, code: str | None) -> None:
     error = failed(400, data)
     assert (error.message, error.provider_code) == (message, code)
     assert error.body == data
-    assert error.category in (ErrorCategory.INVALID_ARG, ErrorCategory.SERVER)
+    assert error.category in (ms.ErrorCategory.INVALID_ARG, ms.ErrorCategory.SERVER)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b"  ", b'{"error": {}}', b'{"error": null}', b"[[[]]]"])
 def test_bodies_without_information(body: bytes) -> None:
     assert failed(503, body).message in ("HTTP 503", "null")
-    assert failed(503, body).category is ErrorCategory.SERVER
+    assert failed(503, body).category is ms.ErrorCategory.SERVER
 
 
 def test_an_upstream_error_inside_a_gateways() -> None:
@@ -136,11 +135,11 @@ def test_an_upstream_error_inside_a_gateways() -> None:
         {"message": "Provider returned error", "code": 400, "metadata": {"raw": upstream, "provider_name": "P"}}
     )
     assert error.message == "Provider returned error: too long"
-    assert error.category is ErrorCategory.INVALID_ARG
+    assert error.category is ms.ErrorCategory.INVALID_ARG
     assert error.provider_code == "400"
     plain = in_stream({"message": "Provider returned error", "code": 502, "metadata": {"raw": "it broke"}})
     assert plain.message == "Provider returned error: it broke"
-    assert plain.category is ErrorCategory.SERVER
+    assert plain.category is ms.ErrorCategory.SERVER
 
 
 def test_a_filter_inside_azures_error() -> None:
@@ -148,9 +147,9 @@ def test_a_filter_inside_azures_error() -> None:
         400, {"error": {"message": "filtered", "code": "content_filter", "status": 400,
         "innererror": {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {}}}},
     )  # fmt: skip
-    assert error.category is ErrorCategory.CONTENT_FILTER
+    assert error.category is ms.ErrorCategory.CONTENT_FILTER
     inner = failed(400, {"error": {"message": "m", "innererror": {"code": "ResponsibleAIPolicyViolation"}}})
-    assert inner.category is ErrorCategory.CONTENT_FILTER
+    assert inner.category is ms.ErrorCategory.CONTENT_FILTER
 
 
 def test_messages_and_bodies_are_bounded() -> None:
@@ -247,12 +246,12 @@ def test_no_body_crashes(value: object, status: int) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_crash(body: bytes) -> None:
-    assert failed(500, body).category is ErrorCategory.SERVER
+    assert failed(500, body).category is ms.ErrorCategory.SERVER
 
 
 def test_deeply_nested_errors_are_read_in_part() -> None:
     deep = b'{"error":' * 5000 + b'"why"' + b"}" * 5000
-    assert failed(500, deep).category is ErrorCategory.SERVER
+    assert failed(500, deep).category is ms.ErrorCategory.SERVER
     assert failed(500, b'{"error":' * 50 + b'"why"' + b"}" * 50).message
 
 
@@ -264,26 +263,26 @@ GOOD = 'data: {"model":"m","choices":[{"index":0,"delta":{"content":"a"},"finish
 @pytest.mark.parametrize(
     ("line", "category"),
     [
-        ('data: {"error":{"message":"why","type":"server_error"}}', ErrorCategory.SERVER),
-        ('data: {"error":{"message":"why","code":"rate_limit_exceeded"}}', ErrorCategory.RATE_LIMIT),
-        ('data: {"error":"why"}', ErrorCategory.UNKNOWN),
-        ('data: {"error":"why","code":"overloaded"}', ErrorCategory.SERVER),
-        ('data: {"error":true,"message":"why","code":429}', ErrorCategory.RATE_LIMIT),
-        ('data: {"object":"error","message":"why","type":"BadRequestError","code":400}', ErrorCategory.INVALID_ARG),
-        ('data: {"type":"error","error":{"type":"overloaded_error","message":"why"}}', ErrorCategory.SERVER),
-        ('data: {"type":"error","message":"why","code":"timeout"}', ErrorCategory.TIMEOUT),
-        ('data: {"detail":"why"}', ErrorCategory.UNKNOWN),
-        ('data: {"id":"x","choices":[],"x_groq":{"id":"r","error":"why"}}', ErrorCategory.UNKNOWN),
-        ('data: {"choices":[{"index":0,"delta":{},"error":{"code":502,"message":"why"}}]}', ErrorCategory.SERVER),
+        ('data: {"error":{"message":"why","type":"server_error"}}', ms.ErrorCategory.SERVER),
+        ('data: {"error":{"message":"why","code":"rate_limit_exceeded"}}', ms.ErrorCategory.RATE_LIMIT),
+        ('data: {"error":"why"}', ms.ErrorCategory.UNKNOWN),
+        ('data: {"error":"why","code":"overloaded"}', ms.ErrorCategory.SERVER),
+        ('data: {"error":true,"message":"why","code":429}', ms.ErrorCategory.RATE_LIMIT),
+        ('data: {"object":"error","message":"why","type":"BadRequestError","code":400}', ms.ErrorCategory.INVALID_ARG),
+        ('data: {"type":"error","error":{"type":"overloaded_error","message":"why"}}', ms.ErrorCategory.SERVER),
+        ('data: {"type":"error","message":"why","code":"timeout"}', ms.ErrorCategory.TIMEOUT),
+        ('data: {"detail":"why"}', ms.ErrorCategory.UNKNOWN),
+        ('data: {"id":"x","choices":[],"x_groq":{"id":"r","error":"why"}}', ms.ErrorCategory.UNKNOWN),
+        ('data: {"choices":[{"index":0,"delta":{},"error":{"code":502,"message":"why"}}]}', ms.ErrorCategory.SERVER),
         ('data: {"error":{"code":502,"message":"why"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}',
-            ErrorCategory.SERVER),
+            ms.ErrorCategory.SERVER),
         ('event: error\ndata: {"error":{"message":"why","type":"invalid_request_error","code":"tool_use_failed",'
-            '"status_code":400}}', ErrorCategory.INVALID_ARG),
-        ('event: error\ndata: {"message":"why","code":"429"}', ErrorCategory.RATE_LIMIT),
-        ("event: error\ndata: why", ErrorCategory.UNKNOWN),
+            '"status_code":400}}', ms.ErrorCategory.INVALID_ARG),
+        ('event: error\ndata: {"message":"why","code":"429"}', ms.ErrorCategory.RATE_LIMIT),
+        ("event: error\ndata: why", ms.ErrorCategory.UNKNOWN),
     ],
 )  # fmt: skip
-def test_errors_inside_a_stream(line: str, category: ErrorCategory) -> None:
+def test_errors_inside_a_stream(line: str, category: ms.ErrorCategory) -> None:
     for before in ("", f"{GOOD}\n{GOOD}\n{GOOD}\n"):
         outcome = stream(f"{before}{line}\ndata: [DONE]")
         error = outcome.error.error
@@ -300,7 +299,7 @@ def test_an_empty_error_member_is_no_error(error: str) -> None:
         data: [DONE]
     """)
     assert outcome.response.text == "ab"
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize(
@@ -312,10 +311,10 @@ def test_an_empty_error_member_is_no_error(error: str) -> None:
         ({"id": "c1", "choices": [{"index": 0, "finish_reason": "error"}]}, True),
     ],
 )
-def test_an_error_keeps_one_response_streamed_and_unstreamed(members: JSONObject, kept: bool) -> None:
+def test_an_error_keeps_one_response_streamed_and_unstreamed(members: ms.JSONObject, kept: bool) -> None:
     chunk = {"error": {"message": "why", "code": 400}, **members}
     streamed = stream(f"data: {json.dumps(chunk)}\n\n")
-    with pytest.raises(ProviderError, match="why") as caught:
+    with pytest.raises(ms.ProviderError, match="why") as caught:
         decode(chunk)
     assert streamed.error.error == caught.value
     assert arrived(streamed.response) == caught.value.partial
@@ -326,7 +325,7 @@ def test_a_chunk_with_an_error_keeps_its_text() -> None:
     choice = {"index": 0, "delta": {"content": "the end"}, "finish_reason": "error", "error": {"message": "why"}}
     outcome = stream(f"data: {json.dumps({'choices': [choice]})}\n\n")
     assert (outcome.response.text, outcome.error.error.message) == ("the end", "why")
-    assert any(isinstance(event, TextDelta) for event in outcome.events)
+    assert any(isinstance(event, ms.TextDelta) for event in outcome.events)
 
 
 def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
@@ -335,7 +334,7 @@ def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
         data: {{"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}
         data: {{"error":{{"message":"why","code":502}},"choices":[],"usage":{{"prompt_tokens":3,"completion_tokens":1}}}}
     """)  # noqa: E501
-    assert outcome.error.error.category is ErrorCategory.SERVER
+    assert outcome.error.error.category is ms.ErrorCategory.SERVER
     assert outcome.response.usage.total_tokens == 4
     assert outcome.response.text == "a"
 
@@ -343,18 +342,18 @@ def test_an_error_after_the_finish_reason_keeps_the_usage() -> None:
 @pytest.mark.parametrize(
     ("stray", "category", "message"),
     [
-        (b'error: {"message":"why","code":"rate_limit_exceeded"}', ErrorCategory.RATE_LIMIT, "why"),
-        (b'error: {"error":{"message":"why","type":"server_error"}}', ErrorCategory.SERVER, "why"),
-        (b'junk\n{"error":{"message":"why","code":503}}', ErrorCategory.SERVER, "why"),
-        (b'{\n  "error": {\n    "message": "why",\n    "code": 400\n  }\n}', ErrorCategory.INVALID_ARG, "why"),
-        (b"error: upstream overloaded", ErrorCategory.SERVER, "upstream overloaded"),
-        (b"ERROR: why", ErrorCategory.UNKNOWN, "why"),
-        (b"<html>", ErrorCategory.NETWORK, "truncated stream, after '<html>'"),
-        (b"{broken", ErrorCategory.NETWORK, "truncated stream, after '{broken'"),
-        (b"[1]", ErrorCategory.NETWORK, "truncated stream, after '[1]'"),
+        (b'error: {"message":"why","code":"rate_limit_exceeded"}', ms.ErrorCategory.RATE_LIMIT, "why"),
+        (b'error: {"error":{"message":"why","type":"server_error"}}', ms.ErrorCategory.SERVER, "why"),
+        (b'junk\n{"error":{"message":"why","code":503}}', ms.ErrorCategory.SERVER, "why"),
+        (b'{\n  "error": {\n    "message": "why",\n    "code": 400\n  }\n}', ms.ErrorCategory.INVALID_ARG, "why"),
+        (b"error: upstream overloaded", ms.ErrorCategory.SERVER, "upstream overloaded"),
+        (b"ERROR: why", ms.ErrorCategory.UNKNOWN, "why"),
+        (b"<html>", ms.ErrorCategory.NETWORK, "truncated stream, after '<html>'"),
+        (b"{broken", ms.ErrorCategory.NETWORK, "truncated stream, after '{broken'"),
+        (b"[1]", ms.ErrorCategory.NETWORK, "truncated stream, after '[1]'"),
     ],
 )
-def test_errors_in_stray_lines_are_read(stray: bytes, category: ErrorCategory, message: str) -> None:
+def test_errors_in_stray_lines_are_read(stray: bytes, category: ms.ErrorCategory, message: str) -> None:
     outcome = stream(GOOD, stray=stray)
     assert (outcome.error.error.category, outcome.error.error.message) == (category, message)
     assert outcome.response.text == "a"
@@ -362,7 +361,7 @@ def test_errors_in_stray_lines_are_read(stray: bytes, category: ErrorCategory, m
 
 def test_harmless_stray_lines_are_ignored_after_a_whole_answer() -> None:
     finished = GOOD.replace("null}", '"stop"}')
-    assert stream(finished, stray=b"harmless").done.finish_reason is FinishReason.STOP
+    assert stream(finished, stray=b"harmless").done.finish_reason is ms.FinishReason.STOP
     outcome = stream(finished, stray=b'error: {"message":"why"}')
     assert outcome.error.error.message == "why"
 
@@ -370,20 +369,20 @@ def test_harmless_stray_lines_are_ignored_after_a_whole_answer() -> None:
 @pytest.mark.parametrize(
     ("body", "category"),
     [
-        ({"error": {"message": "why", "code": 502}}, ErrorCategory.SERVER),
-        ({"error": "overloaded"}, ErrorCategory.SERVER),
-        ({"choices": [{"error": {"message": "why", "code": 429}}]}, ErrorCategory.RATE_LIMIT),
-        ({"detail": "Rate limit"}, ErrorCategory.RATE_LIMIT),
-        ({"hello": 1}, ErrorCategory.SERVER),
-        ({"choices": "x"}, ErrorCategory.SERVER),
-        ({"id": "c", "choices": None, "error": None}, ErrorCategory.SERVER),
-        (b"", ErrorCategory.SERVER),
-        (b"<html>", ErrorCategory.SERVER),
-        (b"[]", ErrorCategory.SERVER),
+        ({"error": {"message": "why", "code": 502}}, ms.ErrorCategory.SERVER),
+        ({"error": "overloaded"}, ms.ErrorCategory.SERVER),
+        ({"choices": [{"error": {"message": "why", "code": 429}}]}, ms.ErrorCategory.RATE_LIMIT),
+        ({"detail": "Rate limit"}, ms.ErrorCategory.RATE_LIMIT),
+        ({"hello": 1}, ms.ErrorCategory.SERVER),
+        ({"choices": "x"}, ms.ErrorCategory.SERVER),
+        ({"id": "c", "choices": None, "error": None}, ms.ErrorCategory.SERVER),
+        (b"", ms.ErrorCategory.SERVER),
+        (b"<html>", ms.ErrorCategory.SERVER),
+        (b"[]", ms.ErrorCategory.SERVER),
     ],
 )
-def test_a_body_that_is_no_answer_is_an_error(body: object, category: ErrorCategory) -> None:
-    with pytest.raises(ProviderError) as caught:
+def test_a_body_that_is_no_answer_is_an_error(body: object, category: ms.ErrorCategory) -> None:
+    with pytest.raises(ms.ProviderError) as caught:
         decode(body)
     assert caught.value.category is category
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.json.json_values import JSON
 from manystream.providers.model.messages import (
     Image,
     ProviderBlock,
@@ -17,7 +16,7 @@ from tests.providers.openai.chat.wire import answer, deltas
 
 def test_pictures_in_every_form() -> None:
     url = "https://x/y.png"
-    images: list[JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
+    images: list[ms.JSON] = [{"image_url": {"url": url}}, {"image_url": url}, {"url": url}, {"url": ""}, {}, "x"]
     assert answer({"images": images}).content == [
         Image(url=url), Image(url=url), Image(url=url), ProviderBlock("openai-compatible", {"url": ""}),
     ]  # fmt: skip
@@ -25,7 +24,7 @@ def test_pictures_in_every_form() -> None:
 
 
 def test_text_after_a_picture_is_a_block_of_its_own() -> None:
-    parts: list[JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
+    parts: list[ms.JSON] = ["a", {"type": "image_url", "image_url": {"url": "u"}}, "b", {"type": "x"}, "c"]
     assert answer({"content": parts}).content == [
         Text("a"), Image(url="u"), Text("b"), ProviderBlock("openai-compatible", {"type": "x"}), Text("c"),
     ]  # fmt: skip

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from manystream.providers.model.events import FinishReason
-from manystream.providers.model.messages import Image
+import manystream as ms
 from manystream.providers.openai.chat.converter import ChatConverter
 from tests.providers.openai.chat.wire import answer, run
 
@@ -45,7 +44,7 @@ def test_a_call_and_its_legacy_mirror_are_one_call(first: str) -> None:
 def test_fragments_and_their_legacy_mirror_are_one_call() -> None:
     outcome = stream(piece("", name="pay"), piece('{"sum"'), piece(":1}"), finish="tool_calls")
     assert outcome.calls == [("c", "pay", '{"sum":1}')]
-    assert outcome.done.finish_reason is FinishReason.TOOL_USE
+    assert outcome.done.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_a_mirror_in_a_separate_chunk_is_no_second_call() -> None:
@@ -96,7 +95,7 @@ def test_a_refusal_beside_the_same_content_is_not_added_to_it() -> None:
 
 def test_a_picture_is_kept_once() -> None:
     response = answer({"content": [PICTURE], "images": [PICTURE]}, "stop")
-    assert response.content == [Image(data=b"\0\1\2", media_type="image/png")]
+    assert response.content == [ms.Image(data=b"\0\1\2", media_type="image/png")]
     both = stream({"images": [PICTURE]}, {"images": [PICTURE]}).response.content
     assert len(both) == 2
 

@@ -8,35 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.model.messages import (
-    CacheControl,
-    File,
-    Image,
-    Message,
-    ProviderBlock,
-    ProviderState,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
-from manystream.providers.model.request import Request
+import manystream as ms
+from manystream.providers.model.messages import Message, RedactedThinking, Text, Thinking, ToolCall
 from manystream.providers.openai.chat.message_writer import wire_call_id
 from tests.providers.openai.chat.wire import OPENAI, SERVER, encode, known, quirky, warnings
 
 HELLO = Message.user("hello")
 
 
-def messages(*conversation: Message, provider: OpenAIChat = OPENAI) -> list[dict[str, object]]:
-    wire = encode(Request("m", list(conversation)), provider)["messages"]
+def messages(*conversation: Message, provider: ms.OpenAIChat = OPENAI) -> list[dict[str, object]]:
+    wire = encode(ms.Request("m", list(conversation)), provider)["messages"]
     assert isinstance(wire, list)
     return wire
 
 
-def warned(*conversation: Message, provider: OpenAIChat = OPENAI) -> list[str]:
-    return warnings(Request("m", list(conversation)), provider)
+def warned(*conversation: Message, provider: ms.OpenAIChat = OPENAI) -> list[str]:
+    return warnings(ms.Request("m", list(conversation)), provider)
 
 
 def call(id: str, name: str = "t", arguments: str = "{}") -> dict[str, object]:
@@ -80,7 +67,9 @@ def test_results_come_directly_after_their_calls() -> None:
 
 
 def test_results_in_a_user_message() -> None:
-    wire = messages(HELLO, Message.tool_call("a", "t", "{}"), Message.user([ToolResult("a", "ok"), Text("and now?")]))
+    wire = messages(
+        HELLO, Message.tool_call("a", "t", "{}"), Message.user([ms.ToolResult("a", "ok"), Text("and now?")])
+    )
     assert wire[2:] == [result("a"), {"role": "user", "content": "and now?"}]
 
 
@@ -109,7 +98,7 @@ def test_a_failed_result_causes_a_warning() -> None:
 
 
 def test_pictures_of_results_follow_in_a_users_message() -> None:
-    picture = Image(url="https://x/y.png")
+    picture = ms.Image(url="https://x/y.png")
     conversation = [
         HELLO, Message.assistant([ToolCall("a", "t", "{}"), ToolCall("b", "t", "{}")]),
         Message.tool_result("a", [Text("Here:"), picture]), Message.tool_result("b", "ok"),
@@ -124,7 +113,11 @@ def test_pictures_of_results_follow_in_a_users_message() -> None:
 
 
 def test_a_result_without_text_refers_to_its_files() -> None:
-    conversation = [HELLO, Message.tool_call("a", "t", "{}"), Message.tool_result("a", [Image(url="https://x/y.png")])]
+    conversation = [
+        HELLO,
+        Message.tool_call("a", "t", "{}"),
+        Message.tool_result("a", [ms.Image(url="https://x/y.png")]),
+    ]
     assert messages(*conversation)[2]["content"] == "The files of tool result a follow."
 
 
@@ -132,7 +125,7 @@ def test_a_mark_on_a_result() -> None:
     conversation = [
         HELLO,
         Message.tool_call("a", "t", "{}"),
-        Message("tool", ToolResult("a", "long", cache_control=CacheControl())),
+        Message("tool", ms.ToolResult("a", "long", cache_control=ms.CacheControl())),
     ]
     assert messages(*conversation, provider=known("openrouter"))[2]["content"] == [
         {"type": "text", "text": "long", "cache_control": {"type": "ephemeral"}}
@@ -179,7 +172,7 @@ def test_openai_takes_ids_of_forty_characters_and_no_more() -> None:
 
 # --- thinking ---
 def thought(provider: str, text: str = "Hmm.", **data: object) -> Thinking:
-    return Thinking(text, state=ProviderState(provider, dict(data)))  # type: ignore[arg-type]
+    return Thinking(text, state=ms.ProviderState(provider, dict(data)))  # type: ignore[arg-type]
 
 
 def turn(*blocks: Thinking | RedactedThinking) -> list[Message]:
@@ -260,7 +253,7 @@ def test_thinking_is_sent_back_as_parts() -> None:
 
 def test_signatures_of_calls_are_sent_only_to_their_provider() -> None:
     extra = {"google": {"thought_signature": "sig"}}
-    signed = ToolCall("a", "t", "{}", state=ProviderState("google-openai", {"extra_content": extra}))
+    signed = ToolCall("a", "t", "{}", state=ms.ProviderState("google-openai", {"extra_content": extra}))
     conversation = [HELLO, Message.assistant(signed), Message.tool_result("a", "ok")]
     wire = messages(*conversation, provider=known("google-openai"))
     assert wire[1]["tool_calls"] == [call("a") | {"extra_content": extra}]
@@ -268,13 +261,15 @@ def test_signatures_of_calls_are_sent_only_to_their_provider() -> None:
 
 
 def test_custom_calls_are_sent_back_as_custom_calls() -> None:
-    custom = ToolCall("a", "t", "4 + 4", state=ProviderState("openai-chat", {"type": "custom"}))
+    custom = ToolCall("a", "t", "4 + 4", state=ms.ProviderState("openai-chat", {"type": "custom"}))
     wire = messages(HELLO, Message.assistant(custom), Message.tool_result("a", "8"))
     assert wire[1]["tool_calls"] == [{"id": "a", "type": "custom", "custom": {"name": "t", "input": "4 + 4"}}]
 
 
 def test_sound_is_sent_back_by_its_id() -> None:
-    sound = File(data=b"RIFF", media_type="audio/wav", state=ProviderState("openai-chat", {"audio": {"id": "audio_1"}}))
+    sound = ms.File(
+        data=b"RIFF", media_type="audio/wav", state=ms.ProviderState("openai-chat", {"audio": {"id": "audio_1"}})
+    )
     wire = messages(HELLO, Message.assistant(sound), Message.user("again"))
     assert wire[1] == {"role": "assistant", "audio": {"id": "audio_1"}}
 
@@ -282,8 +277,10 @@ def test_sound_is_sent_back_by_its_id() -> None:
 def test_unsupported_blocks_of_an_assistant_cause_warnings() -> None:
     conversation = [
         HELLO,
-        Message.assistant([Text("Here."), Image(data=b"x", media_type="image/png"), ProviderBlock("x", {"type": "y"})]),
-        Message.user([Text("?"), ProviderBlock("x", {"type": "z"})]),
+        Message.assistant(
+            [Text("Here."), ms.Image(data=b"x", media_type="image/png"), ms.ProviderBlock("x", {"type": "y"})]
+        ),
+        Message.user([Text("?"), ms.ProviderBlock("x", {"type": "z"})]),
     ]
     assert messages(*conversation)[1] == {"role": "assistant", "content": "Here."}
     assert len(warned(*conversation)) == 3
@@ -291,11 +288,11 @@ def test_unsupported_blocks_of_an_assistant_cause_warnings() -> None:
 
 def test_state_of_another_provider_is_not_in_the_body() -> None:
     """Nothing that another provider tagged as its own is sent, on any kind of block."""
-    secret = ProviderState("somebody", {"extra_content": {"k": "SECRET"}, "reasoning_details": [{"data": "SECRET"}]})
+    secret = ms.ProviderState("somebody", {"extra_content": {"k": "SECRET"}, "reasoning_details": [{"data": "SECRET"}]})
     conversation = [
         HELLO, Message.assistant([Thinking("SECRET", "SECRET", state=secret), RedactedThinking("SECRET", secret),
         Text("hi", state=secret), ToolCall("a", "t", "{}", state=secret),
-        ProviderBlock("somebody", {"type": "SECRET"})]), Message.tool_result("a", "ok"),
+        ms.ProviderBlock("somebody", {"type": "SECRET"})]), Message.tool_result("a", "ok"),
     ]  # fmt: skip
     for provider in (OPENAI, SERVER, known("openrouter"), known("deepseek"), quirky(reasoning_return="reasoning")):
         assert "SECRET" not in json.dumps(messages(*conversation, provider=provider))

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from manystream.providers.model.events import FinishReason, Start
-from manystream.providers.model.messages import ProviderBlock, ProviderState, Text, Thinking
+import manystream as ms
+from manystream.providers.model.messages import ProviderBlock, Text, Thinking
 from tests.providers.openai.chat.wire import answer, decode, deltas, known, run, stream
 
 
@@ -23,7 +23,7 @@ def test_azure_begins_with_a_chunk_of_filter_results() -> None:
         """,  # noqa: E501
         known("azure"),
     )
-    assert outcome.start == Start("gpt-4o", "c-1")
+    assert outcome.start == ms.Start("gpt-4o", "c-1")
     assert outcome.response.text == "Hi"
     data = outcome.response.provider_data
     assert data["content_filter_results"] == {"hate": {"filtered": False}}
@@ -64,7 +64,7 @@ def test_zero_values_instead_of_absent_ones() -> None:
     assert outcome.response.refusal is None
     assert outcome.response.id is None
     assert outcome.response.provider_data == {}
-    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (FinishReason.UNKNOWN, None)
+    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (ms.FinishReason.UNKNOWN, None)
 
 
 def test_ids_that_change_midway() -> None:
@@ -81,7 +81,7 @@ def test_a_model_that_is_named_late() -> None:
         data: {"choices":[{"delta":{"content":"a"}}]}
         data: {"id":"c","model":"m","choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]}
     """)
-    assert outcome.start == Start(None, None)
+    assert outcome.start == ms.Start(None, None)
     assert (outcome.response.id, outcome.response.model) == ("c", "m")
 
 
@@ -95,7 +95,7 @@ def test_content_as_an_array_with_thinking_parts() -> None:
         data: [DONE]
     """  # noqa: E501
     outcome = stream(text, known("mistral"))
-    state = ProviderState("mistral", {"reasoning_member": "content"})
+    state = ms.ProviderState("mistral", {"reasoning_member": "content"})
     assert outcome.response.content == [Thinking("Hmm", state=state), Text("4 is it")]
 
 
@@ -138,7 +138,7 @@ def test_refusals_are_kept_apart_from_text() -> None:
     outcome = deltas({"role": "assistant", "content": None, "refusal": "I "}, {"refusal": "won't."})
     assert outcome.response.refusal == "I won't."
     assert outcome.response.content == []
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 def test_annotations_are_citations_of_the_text() -> None:
@@ -192,10 +192,10 @@ def test_several_choices() -> None:
     """  # noqa: E501
     outcome = stream(text)
     assert outcome.response.text == "abc"
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
     assert outcome.response.tool_calls == []
     (other,) = outcome.response.others
-    assert (other.text, other.finish_reason) == ("xy", FinishReason.TOOL_USE)
+    assert (other.text, other.finish_reason) == ("xy", ms.FinishReason.TOOL_USE)
     assert [(call.id, call.name, call.arguments, call.complete) for call in other.tool_calls] == [
         ("t", "f", "{}", True)
     ]
@@ -255,14 +255,14 @@ def test_unknown_members_are_kept() -> None:
 def test_white_space_before_an_unstreamed_answer() -> None:
     body = b'\n   \n\n {"id":"c","choices":[{"index":0,"message":{"content":"a"},"finish_reason":"eos"}]}'
     response = decode(body)
-    assert (response.text, response.finish_reason) == ("a", FinishReason.STOP)
+    assert (response.text, response.finish_reason) == ("a", ms.FinishReason.STOP)
 
 
 def test_a_whole_body_where_a_stream_was_expected() -> None:
     body = b'{\n"id":"c",\n"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
     outcome = run([], stray=body)
     assert outcome.response.text == "a"
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 def test_a_signature_of_the_message_is_kept() -> None:
@@ -270,7 +270,7 @@ def test_a_signature_of_the_message_is_kept() -> None:
     response = answer({"content": "a", "extra_content": extra, "thought_signature": "sig"})
     assert response.text == "a"
     (signed,) = [block for block in response.content if isinstance(block, Thinking)]
-    assert signed == Thinking("", state=ProviderState("openai-compatible", {"extra_content": extra}))
+    assert signed == Thinking("", state=ms.ProviderState("openai-compatible", {"extra_content": extra}))
 
 
 def test_members_that_are_read_elsewhere_are_not_kept_as_unknown() -> None:

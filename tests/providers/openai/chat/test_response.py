@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from manystream.providers.model.provider_error import ProviderError
-from manystream.providers.model.response import Response
+import manystream as ms
 from manystream.providers.openai.chat import DIALECT
 from manystream.providers.openai.chat.answer import MESSAGE_METHODS
 from manystream.transport.sse import SSEParser
@@ -70,7 +69,7 @@ def test_any_bytes(events: list[tuple[str, bytes]], stray: bytes) -> None:
 @UNHURRIED
 @given(CHUNK | ANYTHING)
 def test_any_body(value: Any) -> None:
-    with contextlib.suppress(ProviderError):
+    with contextlib.suppress(ms.ProviderError):
         assert DIALECT.decode(encoded(value), SERVER, id_maker()).content is not None
 
 
@@ -151,7 +150,7 @@ def body_of(message: dict[str, object], size: int, finish: str) -> bytes:
     return "".join([*lines, "data: [DONE]\n\n"]).encode()
 
 
-def streamed(body: bytes, *cuts: int) -> Response:
+def streamed(body: bytes, *cuts: int) -> ms.Response:
     parser = SSEParser()
     pieces = [body[start:end] for start, end in zip((0, *cuts), (*cuts, len(body)), strict=True)]
     return run([event for piece in pieces for event in parser.feed(piece)]).response

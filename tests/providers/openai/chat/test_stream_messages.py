@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manystream.providers.model.events import FinishReason
+import manystream as ms
 from tests.providers.openai.chat.wire import known, stream
 
 
@@ -16,7 +16,7 @@ def test_perplexity_repeats_the_whole_message_in_every_chunk() -> None:
         known("perplexity"),
     )
     assert outcome.response.text == "Ruby"
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
     assert outcome.done.usage.total_tokens == 8
     assert outcome.response.provider_data["citations"] == ["u1", "u2"]
     assert outcome.response.provider_data["search_results"] == [{"url": "u1"}]

@@ -5,30 +5,27 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.catalog.provider import OpenAIChat
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.messages import CacheControl, File, Image, Message, ProviderBlock, Text
-from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
+from manystream.providers.model.messages import File, Image, Message, Text
+from manystream.providers.model.request import Request, Tool
 
 from .wire import OPENAI, SERVER, encode, known, quirky, warnings
 
 HELLO = [Message.user("hello")]
-HIGH = ThinkingLevel.HIGH
+HIGH = ms.ThinkingLevel.HIGH
 PDF = File(url="https://x/y.pdf", name="y.pdf")
 NO_FILMS = File(data=b"x", media_type="video/mp4")
-OPEN: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
+OPEN: ms.JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
 CLOSED = "strict mode needs every property by its name; must be false or absent"
 NO_BUDGET = "thinking.budget_tokens: the server takes no budget; give a level or an effort"
 
-ERRORS: list[tuple[OpenAIChat, Request, str]] = [
+ERRORS: list[tuple[ms.OpenAIChat, Request, str]] = [
     (OPENAI, Request("m", [Message.tool_call("a", "t", "{}")]),
         "messages: contain nothing that can be sent: no text, no call, no file"),
     (quirky(named_tool_choice=False), Request("m", HELLO, tools=[Tool("f")], tool_choice="f"),
         "tool_choice: the server cannot be made to call 'f'; use 'required'"),
     (OPENAI, Request("m", HELLO, tools=[Tool("f"), Tool("g", parameters=OPEN, strict=True)]),
         f"tools[1].parameters.additionalProperties: {CLOSED}"),
-    (OPENAI, Request("gpt-5", HELLO, thinking=ThinkingConfig(budget_tokens=1)), NO_BUDGET),
+    (OPENAI, Request("gpt-5", HELLO, thinking=ms.ThinkingConfig(budget_tokens=1)), NO_BUDGET),
     (OPENAI, Request("m", [*HELLO, Message.user([Text("a"), Image(file_id="f")])]),
         "messages[1].content[1].file_id: a chat request takes a picture as data or url only"),
     (OPENAI, Request("m", [Message.user([Text("a"), File(url="https://x/a.mp3", media_type="audio/mpeg")])]),
@@ -45,8 +42,8 @@ ERRORS: list[tuple[OpenAIChat, Request, str]] = [
 
 
 @pytest.mark.parametrize(("provider", "request_", "text"), ERRORS, ids=[row[2] for row in ERRORS])
-def test_an_error_names_the_field_and_the_reason(provider: OpenAIChat, request_: Request, text: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+def test_an_error_names_the_field_and_the_reason(provider: ms.OpenAIChat, request_: Request, text: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         encode(request_, provider)
     assert str(caught.value) == text
 
@@ -57,10 +54,10 @@ NOT_STRICT = (
 )
 IN_PROMPT = "response_schema: the server guarantees only a JSON object; the schema was put into the prompt"
 OWN_CACHE = "the server caches by itself, or not at all"
-MARK = CacheControl()
+MARK = ms.CacheControl()
 CALL = Message.tool_call("a", "t", "{}")
 
-WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
+WARNINGS: list[tuple[ms.OpenAIChat, Request, list[str]]] = [
     (OPENAI, Request("m", HELLO, response_schema=OPEN), [NOT_STRICT]),
     (known("deepseek"), Request("m", HELLO, response_schema=OPEN), [IN_PROMPT]),
     (
@@ -121,33 +118,33 @@ WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
     ),
     (
         OPENAI,
-        Request("m", [*HELLO, Message.assistant([Text("a"), ProviderBlock("openai-chat", {"type": "x"})])]),
+        Request("m", [*HELLO, Message.assistant([Text("a"), ms.ProviderBlock("openai-chat", {"type": "x"})])]),
         ["messages[1].content[1]: an assistant's 'x' is not sent; this dialect has no form for it"],
     ),
     (
         OPENAI,
-        Request("m", [Message.user([Text("a"), ProviderBlock("openai-chat", {"type": "x"})])]),
+        Request("m", [Message.user([Text("a"), ms.ProviderBlock("openai-chat", {"type": "x"})])]),
         ["messages[0].content[1]: 'x' is not sent"],
     ),
     (OPENAI, Request("gpt-4o", HELLO, thinking=HIGH), ["thinking: not sent; gpt-4o takes no reasoning effort"]),
     (
         OPENAI,
-        Request("gpt-5", HELLO, thinking=ThinkingConfig(level=HIGH, budget_tokens=0)),
+        Request("gpt-5", HELLO, thinking=ms.ThinkingConfig(level=HIGH, budget_tokens=0)),
         ["thinking.budget_tokens: not sent; the server takes no budget"],
     ),
     (
         OPENAI,
-        Request("gpt-5.1", HELLO, thinking=ThinkingConfig(budget_tokens=0)),
+        Request("gpt-5.1", HELLO, thinking=ms.ThinkingConfig(budget_tokens=0)),
         ["thinking.budget_tokens: not sent; the server takes no budget"],
     ),
     (
         OPENAI,
-        Request("gpt-4o", HELLO, thinking=ThinkingConfig(budget_tokens=0)),
+        Request("gpt-4o", HELLO, thinking=ms.ThinkingConfig(budget_tokens=0)),
         ["thinking.budget_tokens: not sent; the server takes no budget"],
     ),
     (
         known("deepseek"),
-        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1, include_summary=False)),
+        Request("m", HELLO, thinking=ms.ThinkingConfig(budget_tokens=1, include_summary=False)),
         [
             "thinking.include_summary: not sent; the server shows its reasoning, or not, by itself",
             "thinking.budget_tokens: only on or off is sent; the server takes no budget",
@@ -155,26 +152,26 @@ WARNINGS: list[tuple[OpenAIChat, Request, list[str]]] = [
     ),
     (
         known("alibaba"),
-        Request("m", HELLO, thinking=ThinkingConfig(effort="low")),
+        Request("m", HELLO, thinking=ms.ThinkingConfig(effort="low")),
         ["thinking.effort: only on or off is sent; the server takes a budget"],
     ),
     (
         known("vllm"),
-        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1)),
+        Request("m", HELLO, thinking=ms.ThinkingConfig(budget_tokens=1)),
         ["thinking.budget_tokens: only on or off is sent; the server takes no budget"],
     ),
     (
         known("openrouter"),
-        Request("m", HELLO, thinking=ThinkingConfig(budget_tokens=1, effort="low", include_summary=True)),
+        Request("m", HELLO, thinking=ms.ThinkingConfig(budget_tokens=1, effort="low", include_summary=True)),
         ["thinking.effort: not sent; the server takes a budget or an effort, and a budget is given"],
     ),
-    (SERVER, Request("m", HELLO, thinking=ThinkingConfig(include_summary=True)), [
+    (SERVER, Request("m", HELLO, thinking=ms.ThinkingConfig(include_summary=True)), [
         "thinking.include_summary: not sent; the server shows its reasoning, or not, by itself"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("provider", "request_", "texts"), WARNINGS)
-def test_a_warning_names_the_field_and_the_reason(provider: OpenAIChat, request_: Request, texts: list[str]) -> None:
+def test_a_warning_names_the_field_and_the_reason(provider: ms.OpenAIChat, request_: Request, texts: list[str]) -> None:
     assert warnings(request_, provider) == texts
 
 

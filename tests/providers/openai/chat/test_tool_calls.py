@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from manystream.providers.json.json_values import JSONObject
-from manystream.providers.model.events import FinishReason, Start, ToolCallDelta, ToolCallDone, ToolCallStart
-from manystream.providers.model.messages import ProviderState, Text, ToolCall
+import manystream as ms
+from manystream.providers.model.events import Start, ToolCallDelta, ToolCallDone, ToolCallStart
 
 from .wire import OPENAI, answer, deltas, known, run
 
 
-def fragment(**members: object) -> JSONObject:
+def fragment(**members: object) -> ms.JSONObject:
     """Return a delta with one fragment. `name` and `arguments` belong to its function."""
     function = {name: members.pop(name) for name in ("name", "arguments") if name in members}
     return {"tool_calls": [{**members, "function": function}]}  # type: ignore[dict-item]
@@ -29,8 +28,8 @@ def test_one_call_in_fragments() -> None:
         ToolCallStart(0, "call_1", "weather"), ToolCallDelta(0, '{"ci'), ToolCallDelta(0, 'ty":1}'),
         ToolCallDone(0, complete=True),
     ]  # fmt: skip
-    assert outcome.done.finish_reason is FinishReason.TOOL_USE
-    assert outcome.response.content == [ToolCall("call_1", "weather", '{"city":1}')]
+    assert outcome.done.finish_reason is ms.FinishReason.TOOL_USE
+    assert outcome.response.content == [ms.ToolCall("call_1", "weather", '{"city":1}')]
 
 
 def test_a_name_in_pieces_is_delivered_once_it_is_complete() -> None:
@@ -53,12 +52,12 @@ def test_a_stream_that_is_cut_after_a_name_has_the_call() -> None:
     outcome = run([("", data)])
     assert outcome.error.error.message == "truncated stream"
     assert ToolCallStart(0, "a", "t") in outcome.events
-    assert outcome.response.content == [ToolCall("a", "t", "", complete=False)]
+    assert outcome.response.content == [ms.ToolCall("a", "t", "", complete=False)]
 
 
-def several(*functions: tuple[str, str, str]) -> JSONObject:
+def several(*functions: tuple[str, str, str]) -> ms.JSONObject:
     """Return a delta with fragments of several calls, each an id, a name and arguments, and none with an index."""
-    calls: list[JSONObject] = []
+    calls: list[ms.JSONObject] = []
     for id, name, arguments in functions:
         call = {"id": id, "function": {"name": name, "arguments": arguments}}
         calls.append({key: value for key, value in call.items() if value})
@@ -85,7 +84,7 @@ def several(*functions: tuple[str, str, str]) -> JSONObject:
         ([several(("a", "t", "1")), several(("", "", "2"), ("", "", "3"))], [("a", "t", "123")]),
     ],
 )  # fmt: skip
-def test_several_fragments_without_an_index(pieces: list[JSONObject], calls: list[tuple[str, str, str]]) -> None:
+def test_several_fragments_without_an_index(pieces: list[ms.JSONObject], calls: list[tuple[str, str, str]]) -> None:
     assert deltas(*pieces, finish="tool_calls").calls == calls
 
 
@@ -96,7 +95,7 @@ def test_parallel_calls_may_come_interleaved() -> None:
         fragment(index=1, arguments="}"), finish="tool_calls",
     )  # fmt: skip
     assert outcome.calls == [("a", "t", "[]"), ("b", "u", "{}")]
-    assert outcome.response.content == [Text("Looking."), ToolCall("a", "t", "[]"), ToolCall("b", "u", "{}")]
+    assert outcome.response.content == [ms.Text("Looking."), ms.ToolCall("a", "t", "[]"), ms.ToolCall("b", "u", "{}")]
 
 
 def test_several_calls_in_one_delta() -> None:
@@ -132,7 +131,7 @@ def test_several_calls_in_one_delta() -> None:
         ([fragment(index="0", id=5, name="t", arguments="{}")], [("made-1", "t", "{}")]),
     ],
 )  # fmt: skip
-def test_fragments_are_assigned_to_calls(fragments: list[JSONObject], expected: list[tuple[str, str, str]]) -> None:
+def test_fragments_are_assigned_to_calls(fragments: list[ms.JSONObject], expected: list[tuple[str, str, str]]) -> None:
     outcome = deltas(*fragments, finish="tool_calls")
     assert outcome.calls == expected
     assert [(call.id, call.name, call.arguments) for call in outcome.response.tool_calls] == expected
@@ -140,23 +139,23 @@ def test_fragments_are_assigned_to_calls(fragments: list[JSONObject], expected: 
 
 def test_a_call_without_a_name_is_dropped_with_a_warning() -> None:
     outcome = deltas({"content": "a"}, fragment(index=0, id="a", arguments="{}"))
-    assert outcome.response.content == [Text("a")]
+    assert outcome.response.content == [ms.Text("a")]
     assert outcome.response.warnings == ["1 tool call(s) that never got a name were dropped"]
-    assert outcome.done.finish_reason is FinishReason.STOP
+    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize(
     ("finish", "reason", "complete"),
     [
-        ("stop", FinishReason.TOOL_USE, True),
-        ("tool_calls", FinishReason.TOOL_USE, True),
-        ("length", FinishReason.LENGTH, False),
-        ("content_filter", FinishReason.CONTENT_FILTER, False),
-        (None, FinishReason.TOOL_USE, True),
-        ("tired", FinishReason.TOOL_USE, True),
+        ("stop", ms.FinishReason.TOOL_USE, True),
+        ("tool_calls", ms.FinishReason.TOOL_USE, True),
+        ("length", ms.FinishReason.LENGTH, False),
+        ("content_filter", ms.FinishReason.CONTENT_FILTER, False),
+        (None, ms.FinishReason.TOOL_USE, True),
+        ("tired", ms.FinishReason.TOOL_USE, True),
     ],
 )
-def test_the_finish_reason_of_an_answer_with_calls(finish: str | None, reason: FinishReason, complete: bool) -> None:
+def test_the_finish_reason_of_an_answer_with_calls(finish: str | None, reason: ms.FinishReason, complete: bool) -> None:
     outcome = deltas(fragment(index=0, id="a", name="t", arguments='{"x": 1}'), finish=finish)
     assert outcome.done.finish_reason is reason
     assert outcome.done.raw_finish_reason == finish
@@ -170,20 +169,20 @@ def test_the_older_function_call() -> None:
         {"function_call": {"arguments": "}"}}, finish="function_call",
     )  # fmt: skip
     assert outcome.calls == [("made-1", "t", "{}")]
-    assert outcome.done.finish_reason is FinishReason.TOOL_USE
+    assert outcome.done.finish_reason is ms.FinishReason.TOOL_USE
     response = answer({"content": None, "function_call": {"name": "t", "arguments": "{}"}}, "function_call")
     assert response.content == outcome.response.content
-    assert answer({"content": "a", "function_call": "odd"}).content == [Text("a")]
+    assert answer({"content": "a", "function_call": "odd"}).content == [ms.Text("a")]
 
 
 def test_custom_tools() -> None:
     whole = {"id": "a", "type": "custom", "custom": {"name": "math", "input": "4 + 4"}}
-    state = ProviderState("openai-chat", {"type": "custom"})
+    state = ms.ProviderState("openai-chat", {"type": "custom"})
     outcome = deltas(
         {"tool_calls": [{"index": 0, "id": "a", "type": "custom", "custom": {"name": "math", "input": "4 "}}]},
         {"tool_calls": [{"index": 0, "custom": {"input": "+ 4"}}]}, finish="tool_calls", provider=OPENAI,
     )  # fmt: skip
-    assert outcome.response.content == [ToolCall("a", "math", "4 + 4", state=state)]
+    assert outcome.response.content == [ms.ToolCall("a", "math", "4 + 4", state=state)]
     unstreamed = answer({"content": None, "tool_calls": [whole]}, "tool_calls")
     assert unstreamed.tool_calls[0].arguments == "4 + 4"
 
@@ -194,15 +193,15 @@ def test_a_function_with_an_empty_custom_member_is_a_function() -> None:
         "custom": {"name": "", "input": ""},
     }  # fmt: skip
     response = answer({"content": "", "tool_calls": [call]}, "")
-    assert response.content == [ToolCall("a", "t", "{}")]
+    assert response.content == [ms.ToolCall("a", "t", "{}")]
 
 
 def test_signatures_of_calls_are_kept() -> None:
-    extra: JSONObject = {"google": {"thought_signature": "sig"}}
-    call: JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}, "extra_content": extra}
+    extra: ms.JSONObject = {"google": {"thought_signature": "sig"}}
+    call: ms.JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}, "extra_content": extra}
     outcome = deltas({"tool_calls": [call]}, provider=known("google-openai"))
-    state = ProviderState("google-openai", {"extra_content": extra})
-    assert outcome.response.content == [ToolCall("a", "t", "{}", state=state)]
+    state = ms.ProviderState("google-openai", {"extra_content": extra})
+    assert outcome.response.content == [ms.ToolCall("a", "t", "{}", state=state)]
 
 
 def test_whole_calls_are_never_merged() -> None:
@@ -210,10 +209,10 @@ def test_whole_calls_are_never_merged() -> None:
     plain = {"type": "function", "function": {"name": "t", "arguments": "{}"}}
     response = answer({"content": None, "tool_calls": [plain, plain, plain | {"id": "a"}, plain | {"id": "a"}]}, "stop")
     assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a_2"]
-    assert response.finish_reason is FinishReason.TOOL_USE
+    assert response.finish_reason is ms.FinishReason.TOOL_USE
 
 
 def test_a_whole_call_without_a_name_is_dropped_with_a_warning() -> None:
     response = answer({"content": "a", "tool_calls": [{"id": "x", "function": {"arguments": "{}"}}]})
-    assert response.content == [Text("a")]
+    assert response.content == [ms.Text("a")]
     assert response.warnings

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import manystream as ms
 from manystream.providers.catalog.dialect import BARE_LINES
 from manystream.providers.json import json_values
-from manystream.providers.json.json_values import JSON, JSONObject
-from manystream.providers.model.events import ErrorEvent, ToolCallDelta
-from manystream.providers.model.provider_error import ProviderError
+from manystream.providers.json.json_values import JSON
 from manystream.providers.openai.responses.dialect import DIALECT
 from manystream.providers.openai.responses.stream import EVENTS
 from tests.providers.openai.responses.wire import LENIENT, PROVIDER, make_id
@@ -85,7 +84,7 @@ def run(events: list[tuple[str, bytes]], stray: bytes = b"", *, lenient: bool = 
 
 @settings(max_examples=120, deadline=None)
 @given(st.lists(WIRE_EVENTS, max_size=8), st.booleans())
-def test_arbitrary_events_of_the_dialect_never_raise(events: list[tuple[str, JSONObject]], lenient: bool) -> None:
+def test_arbitrary_events_of_the_dialect_never_raise(events: list[tuple[str, ms.JSONObject]], lenient: bool) -> None:
     run([(name, json.dumps(value).encode()) for name, value in events], lenient=lenient)
     typed = [("", json.dumps({**value, "type": name}).encode()) for name, value in events]
     run([*typed, ("", b"[DONE]")], lenient=lenient)
@@ -103,15 +102,15 @@ def test_arbitrary_bytes_never_raise(events: list[tuple[str, bytes]], stray: byt
 @settings(max_examples=80, deadline=None)
 @given(VALUES | st.fixed_dictionaries({}, optional={"output": st.lists(ITEMS), "status": st.sampled_from(STATUSES)}))
 def test_an_arbitrary_body_is_an_answer_or_a_provider_error(body: JSON) -> None:
-    with contextlib.suppress(ProviderError):
+    with contextlib.suppress(ms.ProviderError):
         response = DIALECT.decode(json.dumps(body).encode(), PROVIDER, make_id)
         assert all(call.name and call.id for call in response.tool_calls)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ITEMS, max_size=5), st.sampled_from(["completed", "incomplete"]))
-def test_arbitrary_items_are_equal_streamed_and_unstreamed(output: list[JSONObject], status: str) -> None:
-    response: JSONObject = {"status": status, "output": [*output]}
+def test_arbitrary_items_are_equal_streamed_and_unstreamed(output: list[ms.JSONObject], status: str) -> None:
+    response: ms.JSONObject = {"status": status, "output": [*output]}
     body = json.dumps(response).encode()
     machine = DIALECT.machine(PROVIDER, make_id)
     for index, item in enumerate(output):
@@ -119,7 +118,7 @@ def test_arbitrary_items_are_equal_streamed_and_unstreamed(output: list[JSONObje
             "", json.dumps({"type": "response.output_item.done", "output_index": index, "item": item}).encode()
         )
     end = machine.feed("", json.dumps({"type": f"response.{status}", "response": response}).encode())
-    assert not isinstance(end[-1], ErrorEvent)
+    assert not isinstance(end[-1], ms.ErrorEvent)
     assert machine.response() == DIALECT.decode(body, PROVIDER, make_id)
 
 
@@ -145,8 +144,8 @@ def test_arguments_too_deep_to_write_are_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(json_values, "_compact_encode", refuse_depth)
     machine = DIALECT.machine(PROVIDER, make_id)
     events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + DEEP_CALL + b"}")
-    assert isinstance(events[-1], ErrorEvent)
-    with pytest.raises(ProviderError, match="arguments"):
+    assert isinstance(events[-1], ms.ErrorEvent)
+    with pytest.raises(ms.ProviderError, match="arguments"):
         DIALECT.decode(b'{"output":[' + DEEP_CALL + b"]}", PROVIDER, make_id)
 
 
@@ -154,6 +153,6 @@ def test_arguments_too_deep_to_write_are_an_error(monkeypatch: pytest.MonkeyPatc
 def test_arguments_of_a_thousand_levels_are_whole() -> None:
     machine = DIALECT.machine(PROVIDER, make_id)
     events = machine.feed("", b'{"type":"response.output_item.done","output_index":0,"item":' + DEEP_CALL + b"}")
-    assert "".join(event.arguments for event in events if isinstance(event, ToolCallDelta)) == DEEP.decode()
+    assert "".join(event.arguments for event in events if isinstance(event, ms.ToolCallDelta)) == DEEP.decode()
     (call,) = DIALECT.decode(b'{"output":[' + DEEP_CALL + b"]}", PROVIDER, make_id).tool_calls
     assert call.arguments == DEEP.decode()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 import manystream as ms
-from manystream.providers.errors import InvalidRequestError
-from manystream.providers.json.json_values import JSONObject
 from manystream.providers.model.request import Request
 from tests.providers.openai.chat.test_arguments import AUTO_CHOICE, EMPTY, HI, SCHEMA, SEARCH, TOOL, as_lists, responses
 
-OPEN: JSONObject = {"type": "object", "additionalProperties": {}}
+OPEN: ms.JSONObject = {"type": "object", "additionalProperties": {}}
 
-FLAT: JSONObject = {"type": "function", "name": "f", "parameters": SCHEMA}
+FLAT: ms.JSONObject = {"type": "function", "name": "f", "parameters": SCHEMA}
 
-RESPONSES_FIELDS: dict[str, tuple[JSONObject, Request]] = {
+RESPONSES_FIELDS: dict[str, tuple[ms.JSONObject, Request]] = {
     "nothing": ({}, Request("m", HI)),
     "instructions": ({"instructions": "s"}, Request("m", HI, system="s")),
     "instructions and a system message": (
@@ -100,11 +98,11 @@ RESPONSES_FIELDS: dict[str, tuple[JSONObject, Request]] = {
 
 
 @pytest.mark.parametrize(("members", "request_"), RESPONSES_FIELDS.values(), ids=RESPONSES_FIELDS)
-def test_responses_arguments_are_fields_or_extra_members(members: JSONObject, request_: Request) -> None:
+def test_responses_arguments_are_fields_or_extra_members(members: ms.JSONObject, request_: Request) -> None:
     assert as_lists(responses(**members)) == as_lists(request_)
 
 
-RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
+RESPONSES_ERRORS: list[tuple[ms.JSONObject, str]] = [
     ({"model": None}, "line.model: is missing"),
     ({"input": None}, f"line.input: {EMPTY}"),
     ({"input": []}, f"line.input: {EMPTY}"),
@@ -125,7 +123,7 @@ RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
 
 
 @pytest.mark.parametrize(("members", "text"), RESPONSES_ERRORS, ids=[row[1] for row in RESPONSES_ERRORS])
-def test_a_wrong_responses_argument_is_named_by_its_path(members: JSONObject, text: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
+def test_a_wrong_responses_argument_is_named_by_its_path(members: ms.JSONObject, text: str) -> None:
+    with pytest.raises(ms.InvalidRequestError) as caught:
         responses(**members)
     assert str(caught.value) == text

@@ -4,14 +4,13 @@ import pytest
 
 import manystream as ms
 from manystream.providers.history import HistoryError
-from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
 from tests.providers.openai.chat.test_converter import CALL, NEITHER, NO_BASE64, NO_TEXT, PICTURES, TEXT, user
 
-INPUT: JSONObject = {"type": "input_text", "text": "a"}
+INPUT: ms.JSONObject = {"type": "input_text", "text": "a"}
 
-RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
+RESPONSES_ERRORS: list[tuple[ms.JSONObject, str]] = [
     ({"role": "robot", "content": "x"}, "input[1].role: unknown role 'robot'"),
     ({"type": "message"}, "input[1].role: unknown role None"),
     ({"type": "smell"}, "input[1].type: unknown item 'smell'"),
@@ -29,14 +28,14 @@ RESPONSES_ERRORS: list[tuple[JSONObject, str]] = [
 
 
 @pytest.mark.parametrize(("wire", "text"), RESPONSES_ERRORS, ids=[row[1] for row in RESPONSES_ERRORS])
-def test_a_responses_item_that_cannot_be_read(wire: JSONObject, text: str) -> None:
+def test_a_responses_item_that_cannot_be_read(wire: ms.JSONObject, text: str) -> None:
     with pytest.raises(HistoryError) as caught:
         ResponsesConverter().decode_messages([{"role": "user", "content": "x"}, wire])
     assert str(caught.value) == text
 
 
 def test_every_responses_part_is_read() -> None:
-    parts: list[JSON] = [
+    parts: list[ms.JSON] = [
         INPUT,
         {"type": "output_text", "text": "b"},
         {"type": "text"},
@@ -108,7 +107,7 @@ def test_a_whole_conversation_in_responses_form() -> None:
 
 
 def test_results_that_follow_each_other_are_one_message() -> None:
-    chat: list[JSONObject] = [
+    chat: list[ms.JSONObject] = [
         {"role": "tool", "tool_call_id": "a", "content": "1"}, {"role": "tool", "content": [TEXT, TEXT]},
         {"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "c", "content": "3"},
     ]  # fmt: skip
@@ -118,7 +117,7 @@ def test_results_that_follow_each_other_are_one_message() -> None:
         ms.Message.tool_result("c", "3"),
     ]
     assert ChatConverter().decode_messages(chat) == expected
-    items: list[JSONObject] = [
+    items: list[ms.JSONObject] = [
         {"type": "function_call_output", "call_id": "a", "output": "1"},
         {"type": "custom_tool_call_output", "call_id": "b"},
         {"role": "user", "content": "x"},
@@ -132,7 +131,7 @@ def test_results_that_follow_each_other_are_one_message() -> None:
 
 
 def test_system_items_are_the_system_prompt() -> None:
-    items: list[JSONObject] = [
+    items: list[ms.JSONObject] = [
         {"role": "system", "content": "s"},
         {"type": "message", "role": "developer", "content": [INPUT, INPUT]},
         {"role": "user", "content": "x"},
@@ -143,8 +142,8 @@ def test_system_items_are_the_system_prompt() -> None:
 
 
 def test_a_system_item_with_a_picture_is_a_message() -> None:
-    content: list[JSON] = [INPUT, {"type": "input_image", "image_url": "u"}]
-    items: list[JSONObject] = [{"type": "message", "role": "developer", "content": content}]
+    content: list[ms.JSON] = [INPUT, {"type": "input_image", "image_url": "u"}]
+    items: list[ms.JSONObject] = [{"type": "message", "role": "developer", "content": content}]
     system: list[str] = []
     messages = ResponsesConverter().decode_messages(items, system)
     assert [type(block) for block in messages[0].content] == [ms.Text, ms.Image]
@@ -154,13 +153,13 @@ def test_a_system_item_with_a_picture_is_a_message() -> None:
 
 
 def test_an_output_of_a_server_tool_is_kept_as_it_is() -> None:
-    wire: JSONObject = {"type": "shell_call_output", "call_id": "s", "output": []}
+    wire: ms.JSONObject = {"type": "shell_call_output", "call_id": "s", "output": []}
     block = ms.ProviderBlock("openai-responses", wire)
     assert ResponsesConverter().decode_messages([wire]) == [ms.Message.user(block)]
 
 
 def test_adjacent_items_of_the_assistant_are_one_message() -> None:
-    items: list[JSONObject] = [
+    items: list[ms.JSONObject] = [
         {"role": "assistant", "content": "A"},
         {"type": "reasoning", "id": "r", "summary": []},
         {"type": "function_call", "call_id": "c1", "name": "f", "arguments": '{"a":1}'},
@@ -185,8 +184,8 @@ def test_a_part_of_reasoning_is_no_text(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["output_text", "text"])
 def test_a_whole_response_is_a_chunk(kind: str) -> None:
-    part: JSONObject = {"type": kind, "text": "a"}
-    wire: JSONObject = {"object": "response", "output": [{"type": "message", "content": [part]}]}
+    part: ms.JSONObject = {"type": kind, "text": "a"}
+    wire: ms.JSONObject = {"object": "response", "output": [{"type": "message", "content": [part]}]}
     assert ResponsesConverter().wrap_chunk(wire).get_text() == "a"
     message = ResponsesConverter().message_from_chunks([wire])
     assert message.text == "a"
