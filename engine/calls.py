@@ -296,7 +296,6 @@ class CallStarter:
             self._dispatcher.end_session(session)
 
     def states(self) -> Mapping[str, int]:
-        """Return the number of running calls by state."""
         states = Counter(call.state for call in self.running)
         return {state.value: count for state, count in states.items() if state is not CallState.ENDED}
 

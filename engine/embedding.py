@@ -150,7 +150,6 @@ class EmbeddedEngine:
 
     @property
     def has_traffic(self) -> bool:
-        """Whether it has traffic control."""
         return self._starter.traffic is not None
 
     def price(self, provider: Provider, model: str, usage: Usage) -> float | None:

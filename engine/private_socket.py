@@ -99,7 +99,6 @@ def is_own_socket(path: Path) -> bool:
 
 
 def is_served(path: Path) -> bool:
-    """Return whether a process listens at the path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:
@@ -223,7 +222,6 @@ class LocalStream:
                 raise ConnectionError(f"the connection broke: {error.strerror}") from error
 
     def close(self) -> None:
-        """Close the connection at once."""
         self.socket.close()
 
 

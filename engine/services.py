@@ -31,9 +31,7 @@ class EngineTasks(Protocol):
     on_failure: Callable[[BaseException], None] | None
 
     @property
-    def backend(self) -> Backend:
-        """What starts the tasks."""
-        ...
+    def backend(self) -> Backend: ...
 
     def make_loop(self) -> Loop:
         """Return a multi-request loop for the backend."""

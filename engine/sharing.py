@@ -200,7 +200,6 @@ class SharedFile:
             return reply
 
     def close(self) -> None:
-        """Close the file."""
         with _using:
             self.disconnect()
 

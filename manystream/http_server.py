@@ -187,7 +187,6 @@ class RequestReader:
         return max(1, size) if self._request is not None else size
 
     def feed(self, data: bytes) -> None:
-        """Add received bytes."""
         self._buffer += data
 
     def take_rest(self) -> bytes:
@@ -683,7 +682,6 @@ class WebSocket(abc.ABC):
         self.server.waiting.pop(self.connection, None)
 
     def send(self, message: bytes) -> None:
-        """Send a text."""
         self.connection.write(text_frame(message))
 
     def why_not(self, stream: object) -> tuple[str, str] | None:
@@ -705,7 +703,6 @@ class WebSocket(abc.ABC):
         return self._reader.pending
 
     def receive(self, data: bytes) -> None:
-        """Read bytes."""
         connection, pong, failure = self.connection, None, None
         if not connection.answering and not self.pending and not self.rest():
             return
@@ -950,7 +947,6 @@ class HTTPServer:
         return len(self.connections) - len(self.waiting)
 
     def on_readable(self) -> None:
-        """Accept connections."""
         for _ in range(ACCEPTS_PER_ITERATION):
             try:
                 accepted, _address = self.sock.accept()

@@ -131,15 +131,12 @@ class TrafficMetrics:
         _observe(meter, AMOUNT_METRICS, self._amount_parts)
 
     def put_limiter(self, limiter: str, statistics: LimiterStatistics) -> None:
-        """Keep the figures of a limiter."""
         self._limiters.put(limiter, (limiter, statistics))
 
     def put_route(self, route: str, statistics: RouteStatistics) -> None:
-        """Keep the figures of a route."""
         self._routes.put(route, (route, statistics))
 
     def put_budget(self, statistics: BudgetStatistics) -> None:
-        """Keep the figures of a budget."""
         # Budgets may be equal to each other, and may hold functions.
         self._budgets.put((id(statistics.budget), statistics.tenant), statistics)
 

@@ -65,7 +65,6 @@ class AsyncioBackend:
 
     @property
     def clock(self) -> Callable[[], float]:
-        """The event loop's clock."""
         return self._loop.time
 
     def start(self, function: Callable[[*Parameters], Awaitable[None]], *arguments: *Parameters) -> Cancellable:

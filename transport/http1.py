@@ -492,7 +492,6 @@ class Connection(_HotSlots):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self.state is CLOSED
 
     def looks_alive(self) -> bool:

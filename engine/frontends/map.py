@@ -51,7 +51,6 @@ class _Item(Generic[Key]):
         self.completion: Completion | None = None
 
     def completed(self, completion: Completion) -> None:
-        """Report the call's completion to the map."""
         self._calls.on_completion(self, completion)
 
 
@@ -115,7 +114,6 @@ class MappedCalls(Generic[Key]):
         return True
 
     def on_completion(self, entry: _Item[Key], completion: Completion) -> None:
-        """Store the completion of a call that has ended."""
         self._running.pop(entry, None)
         entry.call = None
         entry.completion = completion

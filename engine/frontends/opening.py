@@ -115,7 +115,6 @@ class OpenEngine:
             self._sharing.leave(has_ended=has_ended)
 
     def end_timers(self) -> None:
-        """Stop the timers."""
         self._timers.close()
 
     def end_loop(self) -> None:

@@ -111,7 +111,6 @@ class RecordingFile:
 
     @property
     def closed(self) -> bool:
-        """Whether the recording was closed."""
         return self._file is None
 
     def close(self) -> None:
@@ -299,7 +298,6 @@ class ExchangeNote:
         return round(self._recording.elapsed() - self._started, 4)
 
     def ended(self, how: str) -> None:
-        """Write the exchange."""
         if self._ended:
             return
         self._ended = True

@@ -213,7 +213,6 @@ class Preparer:
         return provider
 
     def origin(self, provider: Provider) -> Origin:
-        """Return the address of a provider."""
         return self._bases[provider.name].origin
 
     def account(self, provider: Provider) -> tuple[Origin, Hashable]:

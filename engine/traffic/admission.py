@@ -128,7 +128,6 @@ class Admission(WaitingCall):
 
     @property
     def _waiting(self) -> Sequence[Candidate]:
-        """The candidates that wait in queues."""
         all_of_them = (self._candidate,) if self.targets is None else self.targets.candidates
         return [candidate for candidate in all_of_them if candidate.owner is self]
 

@@ -168,7 +168,6 @@ class Dispatcher:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The names of the routes."""
         return tuple(self._routes)
 
     def on_a_route(self, request: Request, make_request: MakeRequest) -> tuple[Admission, TargetRequest] | None:
@@ -239,7 +238,6 @@ class Dispatcher:
         return tuple(targets)
 
     def statistics(self) -> TrafficStatistics:
-        """Return the current figures of every limiter, by the limiter's name."""
         now = self._runtime.loop.clock()
         return TrafficStatistics(
             {limiter.state.name: limiter.state.statistics(now) for limiter in self._limiters.values()},

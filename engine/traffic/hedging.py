@@ -52,7 +52,6 @@ class Hedging:
         self.is_beside = True
 
     def first_content(self, now: float) -> None:
-        """The first content of the call came."""
         self.disarm()
         self._state.first_event(now - self._first_at)
 

@@ -221,7 +221,6 @@ class PromptCaches:
         return digest
 
     def statistics(self) -> dict[str, CacheStatistics]:
-        """Return the figures of each key and model."""
         return {
             model.name: CacheStatistics(len(model.lines), model.read, model.written, model.usd_saved, model.waited)
             for model in self._models.values()

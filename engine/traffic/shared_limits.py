@@ -307,7 +307,6 @@ class SharedBucket(Bucket):
         self._parts.append((begins, ends))
 
     def lose(self) -> None:
-        """Forget all parts."""
         self._parts.clear()
 
     def fill(self, now: float) -> float:

@@ -407,18 +407,15 @@ class Targets:
         return self._control.limiter(target.accesses[key], self._model_at(target))
 
     def usable(self, index: int, now: float) -> Sequence[int]:
-        """Return the keys that can be used at a target."""
         failed = {each.key for each in self.candidates if each.is_refused and each.target_index == index}
         if self.has_keys(index):
             return self.keys(index).usable(now, failed)
         return () if failed else ONLY_KEY
 
     def has_keys(self, index: int) -> bool:
-        """Return whether a target's provider has several keys."""
         return len(self.route.targets[index].accesses) > 1
 
     def keys(self, index: int) -> ModelKeys:
-        """Return which keys of a target's provider are used."""
         target = self.route.targets[index]
         return target.keys_of(self._model_at(target))
 
@@ -482,7 +479,6 @@ def lay_over(target: Target, request: Request, model: str) -> Request:
 
 
 def with_model(request: Request, model: str) -> Request:
-    """Return the request with another model."""
     return _changed(request, {"model": model})
 
 

@@ -90,7 +90,6 @@ class LineCalls:
             self.cancel(id)
 
     def cancel(self, id: LineId) -> None:
-        """Cancel the call of a line."""
         call = self._calls.get(id)
         if call is not None:
             call.cancel()

@@ -82,7 +82,6 @@ class OneModel:
     name: str
 
     def __call__(self, named: str | None) -> str:
-        """Return the request's model."""
         return self.name
 
 

@@ -137,7 +137,6 @@ class Spool:
         return position
 
     def line(self, position: int) -> tuple[int, bytes]:
-        """Return the number and the text of a line."""
         self._file.seek(position)
         number, size = struct.unpack("<QQ", self._file.read(16))
         data = self._file.read(size)
@@ -157,7 +156,6 @@ class Pool:
         return len(self._returned) + len(self._lines) - self._head
 
     def add(self, positions: Iterable[int]) -> None:
-        """Add lines."""
         self._lines.extend(positions)
 
     def give_back(self, positions: Iterable[int]) -> None:
@@ -165,7 +163,6 @@ class Pool:
         self._returned.extend(reversed([*positions]))
 
     def take(self) -> int:
-        """Take the next line."""
         if self._returned:
             return self._returned.pop()
         self._head += 1
@@ -236,7 +233,6 @@ class LiveRate:
     longest: float = 0.0  # seconds of the longest answer
 
     def add(self, seconds: float) -> None:
-        """Count an answer."""
         self.answers += 1
         self.longest = max(self.longest, seconds)
 

@@ -106,12 +106,10 @@ class Figures:
             self.next_window()
 
     def next_window(self) -> None:
-        """Begin the next window of the measured time."""
         self.windows.append(Window())
         self._enter(self.windows[-1])
 
     def close_windows(self) -> None:
-        """End the measured time."""
         self._events_measured = self.events
         self._enter(self.after)
 
@@ -191,7 +189,6 @@ class Figures:
 
     @property
     def measured_events(self) -> int:
-        """The number of events in the measured time."""
         return self.events if self._events_measured is None else self._events_measured
 
     @property
@@ -230,7 +227,6 @@ class Figures:
     # --- several processes ---
 
     def add(self, other: Figures) -> None:
-        """Add the figures of another process of the same run."""
         self.before.add(other.before)
         self.after.add(other.after)
         while len(self.windows) < len(other.windows):

@@ -45,7 +45,6 @@ _LARGEST_BYTES, _MOST_BUCKETS = 1 << 20, 55 << 10
 
 
 def new_counts() -> Counts:
-    """Return an empty histogram."""
     return defaultdict(int)
 
 
@@ -68,7 +67,6 @@ def merge(total: Counts, more: Mapping[int, int]) -> None:
 
 
 def merged(histograms: Iterable[Mapping[int, int]]) -> Counts:
-    """Return the sum of histograms."""
     total = new_counts()
     for histogram in histograms:
         merge(total, histogram)

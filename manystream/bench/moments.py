@@ -166,13 +166,11 @@ class NotingSocket(socket.socket):
         self._reads = self._segments = 0
 
     def send(self, data: bytes | memoryview, flags: int = 0) -> int:  # type: ignore[override]
-        """Send bytes, and note the time."""
         self.sent = time.perf_counter_ns()
         self.first = 0
         return super().send(data, flags)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Receive bytes, and note when they arrived."""
         if STAMPS is None:
             data = super().recv(size, flags)
             stamps: list[tuple[int, int, bytes]] = []

@@ -64,7 +64,6 @@ def page_of(page: JSONObject, rows: Callable[[JSONObject], Rows]) -> str:
 
 
 def document(title: str, parts: Sequence[str]) -> str:
-    """Return a page of these parts."""
     body = "\n".join(part for part in parts if part)
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>\n'

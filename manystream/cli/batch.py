@@ -181,7 +181,6 @@ class Run:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream batch` to the parser."""
     add, number = parser.add_argument, partial(add_number, parser)
     add(
         "prompts",
@@ -231,7 +230,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the batch and return the exit status."""
     options = _read_options(arguments)
     allow_many_sockets()
     try:

@@ -21,7 +21,6 @@ from .output.errors import CommandError
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options to the parser."""
     add = parser.add_argument
     add("--system", metavar="TEXT", help="the system prompt of all lines")
     add_number(parser, "--max-tokens", kind=int, metavar="N", help="the longest answer of a line, in tokens")

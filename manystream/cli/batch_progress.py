@@ -128,7 +128,6 @@ class Progress:
             print(line + (f", {left}" if left else ""), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Remove the display."""
         if self._display is not None:
             self._display.close()
 

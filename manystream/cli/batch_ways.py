@@ -60,7 +60,6 @@ class _Status(argparse.Action):
 
 
 def add_way_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options to the parser."""
     add = parser.add_argument
     add(
         "--by",

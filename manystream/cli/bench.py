@@ -101,7 +101,6 @@ UNITS = {"us": 1e-6, "ms": 1e-3, "": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 # fmt: off
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream bench` to the parser."""
     add, number, value = parser.add_argument, partial(add_number, parser), partial(add_value, parser)
     add("url", nargs="*", metavar="URL", help="a server's base URL (default: the built-in simulator); or `compare A B`")
     add("--dialect", choices=list(BASE_PATHS), default="openai-chat",

@@ -78,7 +78,6 @@ class Progress:
 
 
 def unstyled(text: str, _: str) -> str:
-    """Return a text as it is."""
     return text
 
 
@@ -88,7 +87,6 @@ def plain(text: str, style: str) -> str:
 
 
 def run_lines(page: JSONObject, paint: Paint) -> list[str]:
-    """Return the result of one run as lines of text."""
     rows = run_rows(page, paint if paint.styled else plain)
     width = max(len(name) for name, _ in rows)
     lines = [f"{paint(name.ljust(width), 'dim')}  {text}" for name, text in rows]

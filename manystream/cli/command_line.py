@@ -154,7 +154,6 @@ def _leaves(error: BaseException) -> list[BaseException]:
 
 
 def _module(name: str) -> Command:
-    """Import the module of a command."""
     return cast("Command", import_module(".top.command" if name == "top" else f".{name}", __package__))
 
 

@@ -63,13 +63,11 @@ complete -o bashdefault -F _{name} {name}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream completion` to the parser."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
     parser.epilog = EPILOG
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script and return the exit status."""
     try:
         print(completion_script(arguments.parser, arguments.shell), end="")
     except ImportError:

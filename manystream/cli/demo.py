@@ -51,7 +51,6 @@ SPARE_DESCRIPTORS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream demo` to the parser."""
     add_number(parser, "--streams", kind=int, default=1000, metavar="N", help="streams at a time (default: 1000)")
     add_number(parser, "--seconds", default=10.0, metavar="S", help="seconds that each stream takes (default: 10)")
     add_number(parser, "--rate", default=50.0, metavar="R", help="events per second of each stream (default: 50)")
@@ -60,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo and return the exit status."""
     arguments.plain |= not can_redraw(sys.stdout)
     _allow_descriptors(arguments.streams + SPARE_DESCRIPTORS)
     try:

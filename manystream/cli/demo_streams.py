@@ -142,7 +142,6 @@ class DemoStream:
         )
 
     def on_event(self, event: Event) -> None:
-        """Record an event of a plain stream."""
         self.counters.events += 1
         if type(event) is TextDelta:
             self.text.append(event.text)
@@ -181,7 +180,6 @@ class DemoStream:
         raise ValueError(f"arguments for block {index}, which is not a tool call")
 
     def on_completion(self, completion: Completion) -> None:
-        """Record a completion."""
         self.completions.append(completion)
         self.counters.completed += 1
         if not completion.success:

@@ -41,7 +41,6 @@ STYLES = {Verdict.OK: "green", Verdict.NOTE: "yellow", Verdict.FAIL: "red"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream doctor` to the parser."""
     add = parser.add_argument
     add(
         "--provider",

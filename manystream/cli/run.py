@@ -80,7 +80,6 @@ CATEGORY_WORDS: dict[ErrorCategory, str] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream run` to the parser."""
     add = parser.add_argument
     add("prompt", metavar="PROMPT", help="the prompt; - reads it from standard input")
     add("--provider", metavar="PROVIDER", help="the provider: one of the names below")

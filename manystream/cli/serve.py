@@ -64,7 +64,6 @@ OUR_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream serve` to the parser."""
     add, many = parser.add_argument, partial(parser.add_argument, action="append", default=[])
     many(
         "--provider",

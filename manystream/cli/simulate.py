@@ -36,7 +36,6 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream simulate` to the parser."""
     add_address(parser)
     add = parser.add_argument
     add("--replay", default="", metavar="FILE", help="answer from a recording (see `engine.record`)")

@@ -44,7 +44,6 @@ READERS = readers_of(Server)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream whatif` to the parser."""
     parser.epilog = EPILOG
     add = parser.add_argument
     add("file", metavar="FILE", help="a recording; one without content is enough")

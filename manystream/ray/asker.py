@@ -67,7 +67,6 @@ class _Block:
         return self.started == len(self.rows) or self._failure is not None
 
     def end(self, row: AskedRow, record: JSONObject) -> None:
-        """Note the record of a row that has ended."""
         row.record = record
         with self._lock:  # the engine's thread and the journal's may both end rows
             self._left -= 1

@@ -82,7 +82,6 @@ class Ledger:
         return len(account.out) if account is not None else 0
 
     def ids_at(self, actor: int) -> set[LineId]:
-        """Return the ids of the rows that are out at an actor."""
         account = self._actors.get(actor)
         return set(account.out) if account is not None else set()
 

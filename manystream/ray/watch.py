@@ -38,7 +38,6 @@ class Watch:
         self._deadlines.pop(actor, None)
 
     def forget(self, actor: int) -> None:
-        """Watch this actor no more."""
         self._deadlines.pop(actor, None)
 
     def overdue(self, now: float) -> list[int]:

@@ -205,7 +205,6 @@ class Worker:
             self._first.notify_all()
 
     def _wake(self) -> None:
-        """Wake the generator of rows."""
         self._wakeup.set()
 
     def _run(self) -> None:

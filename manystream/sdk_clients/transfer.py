@@ -258,7 +258,6 @@ class Transfer:
             self._wake()
 
     def on_connection(self, connection: Connection, reused: bool) -> None:
-        """Receive the connection."""
         self._acquiring = False
         self._connection = connection
         self._wake()
@@ -279,7 +278,6 @@ class Transfer:
         self._wake()
 
     def on_body(self, data: bytes) -> None:
-        """Receive bytes of the body."""
         self._pieces.append(data)
         self._held += len(data)
         if self._held > BUFFERED_BYTES and self._connection is not None:

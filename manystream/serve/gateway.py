@@ -447,7 +447,6 @@ class Gateway:
         return f"{provider.name}/{name}"
 
     def forget(self, slot: Slot) -> None:
-        """Forget a slot that has ended."""
         self._slots.pop(slot.key, None)
         if self._names.get(slot.name) is slot:
             del self._names[slot.name]

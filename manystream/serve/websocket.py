@@ -98,7 +98,6 @@ class ChainMemory:
         self.bytes: int = 0
 
     def keep(self, socket: ResponsesSocket, stream: str | None, chain: Chain) -> None:
-        """Keep the latest chain of a stream."""
         self.forget(socket, stream)
         self._chains[socket, stream] = chain
         self.bytes += sum(map(len, chain.items))
@@ -106,7 +105,6 @@ class ChainMemory:
             self.forget(*next(iter(self._chains)))
 
     def forget(self, socket: ResponsesSocket, stream: str | None) -> None:
-        """Forget the chain of a stream."""
         chain = self._chains.pop((socket, stream), None)
         if chain is not None:
             self.bytes -= sum(map(len, chain.items))
@@ -235,7 +233,6 @@ class SocketTurn:
         self._fail(status, headers, error_body(dialect, status, message, code))
 
     def finish(self, *, cut: bool = False) -> None:
-        """End the turn."""
         if self.is_steered:
             self._chain = None
             self._socket.ended(self)

@@ -64,12 +64,10 @@ class Collection(NamedTuple):
 
 
 def is_ended(item: Item) -> bool:
-    """Whether it is a batch that has ended."""
     return isinstance(item, Job) and item.ended
 
 
 def is_running(item: Item) -> bool:
-    """Whether it is a batch that has not ended."""
     return isinstance(item, Job) and not item.ended
 
 
@@ -162,7 +160,6 @@ class Batches(abc.ABC):
         return json_reply({} if asked == "cancel" and self.deleted is None else self.shown(item))
 
     def keep(self, item: Kept) -> Kept:
-        """Keep a new item."""
         self.store.items[self.service, item.key, item.id] = item
         return self.store.advanced(item)
 
@@ -222,12 +219,10 @@ def time_text(seconds: float) -> str:
 
 
 def json_lines(values: Iterable[object]) -> bytes:
-    """Values as lines of JSON."""
     return b"".join(dumps(value) + b"\n" for value in values)
 
 
 def json_reply(value: object, status: int = 200) -> Reply:
-    """A response with a JSON value."""
     return Reply(dumps(value), status)
 
 

@@ -145,7 +145,6 @@ class Job:
 
     @property
     def phase(self) -> str:
-        """The present phase."""
         return [*self.times][-1]
 
     @property
@@ -214,7 +213,6 @@ class JobStore:
         return hashlib.blake2b(f"{self.wall()}/{self._created}".encode(), digest_size=16).hexdigest()
 
     def new_file(self, id: str, key: str, data: bytes, **members: JSON) -> StoredFile:
-        """A file that is made now."""
         return StoredFile(id=id, key=key, created=self.wall(), members=members, data=data)
 
     def new_job(self, id: str, key: str, lines: list[Line], errors: list[JSONObject], **members: JSON) -> Job:
@@ -243,7 +241,6 @@ class JobStore:
         self.advanced(job)
 
     def advanced(self, item: Kept, most: int = LINES_AT_ONCE) -> Kept:
-        """The item as it is now."""
         if isinstance(item, Job) and item.advance(self._clock(), self._answer, most):
             self.behind.add(item)
         return item

@@ -60,7 +60,6 @@ class Bucket:
         self._advance(now)
 
     def has_room(self, cost: float) -> bool:
-        """Whether a cost can be taken now."""
         return self.level + _TOLERANCE * self.capacity >= cost
 
     def wait(self, cost: float, now: float) -> float:
@@ -72,7 +71,6 @@ class Bucket:
         return (min(cost, self.capacity) - self.level) / self.rate
 
     def full_after(self, now: float) -> float:
-        """Seconds until the bucket is full."""
         return self.wait(self.capacity, now)
 
     def produce(self, tokens: float, seconds: float, now: float) -> Production | None:

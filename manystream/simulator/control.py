@@ -31,7 +31,6 @@ class ControlPages:
     _wall: Callable[[], float]
 
     def answer(self, request: HTTPRequest) -> Program:
-        """The program for a page."""
         status, body = self._page(request)
         return complete(status, [("content-type", "application/json")], body, keep=request.keep_alive)
 
@@ -65,7 +64,6 @@ class ControlPages:
         self._limiter.change(limits, self._clock(), self._wall())
 
     def _limits(self) -> bytes:
-        """The limits and their counts as a JSON array."""
         return dumps(
             [
                 {

@@ -22,9 +22,7 @@ class Values(Protocol):
         """A text for the property `name`. It is never empty."""
         ...
 
-    def number(self, name: str) -> float:
-        """A number for the property `name`."""
-        ...
+    def number(self, name: str) -> float: ...
 
     def flag(self) -> bool:
         """True or false."""

@@ -185,7 +185,6 @@ def _event_id(scenario: Scenario, position: int) -> str:
 
 
 def _interaction(prompt: Prompt, scenario: Scenario, status: str) -> JSONObject:
-    """The interaction without its steps."""
     named = "model" if string(prompt.body, "model") else "agent"
     return {"id": scenario.id("v1_", 40), "status": status, "object": "interaction", named: scenario.model}
 
@@ -211,7 +210,6 @@ def _ended(prompt: Prompt, scenario: Scenario) -> JSONObject:
 
 
 def _answer_steps(scenario: Scenario) -> list[JSONObject]:
-    """The steps of an answer."""
     steps: list[JSONObject] = []
     if scenario.thinking_pieces or scenario.redacted is not None:
         summary: list[JSON] = [{"text": scenario.thinking, "type": "text"}] if scenario.thinking_pieces else []

@@ -54,7 +54,6 @@ class Statistics:
     cpu_seconds: float = 0.0
 
     def body(self) -> bytes:
-        """The statistics as a JSON object."""
         self.cpu_seconds = time.process_time()
         return dumps(asdict(self))
 

@@ -126,7 +126,6 @@ class Limiter:
 
     @property
     def limits(self) -> list[Limit]:
-        """The limits that are in force."""
         return list(self._limits)
 
     def change(self, limits: Sequence[Limit], now: float, wall: float) -> None:
@@ -147,7 +146,6 @@ class Limiter:
         self._limits = list(dict.fromkeys(limits))
 
     def counts(self) -> list[tuple[Limit, LimitCounts]]:
-        """Each limit in force, with its counts."""
         found: list[tuple[Limit, LimitCounts]] = []
         for limit in self._limits:
             states = [state for (known, _), state in self._states.items() if known == limit]

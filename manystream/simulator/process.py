@@ -73,7 +73,6 @@ class Simulator:
 
     @property
     def origin(self) -> str:
-        """`http://host:port`."""
         return f"http://{self.host}:{self.port}"
 
     @property

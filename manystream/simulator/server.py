@@ -249,7 +249,6 @@ class Server:
         self._wheel[int(due * TICKS_PER_SECOND) + 1].append(connection)
 
     def begin(self, connection: Connection, request: HTTPRequest) -> None:
-        """Begin the answer to a request."""
         connection.asked = request
         try:
             program = self.service.answer(request)
@@ -335,7 +334,6 @@ class Server:
         """Wake up the loop, which then sees that it is to stop."""
 
     def _connect(self, accepted: socket.socket) -> Connection:
-        """The connection of an accepted socket."""
         self.statistics.accepted += 1
         self.statistics.connections += 1
         return Connection(self, accepted)
@@ -367,7 +365,6 @@ class Server:
             self.http.drop(connection, reset=reset)
 
     def _close(self) -> None:
-        """Close all sockets."""
         for connection in list(self.http.connections):
             assert isinstance(connection, Connection)
             self._drop(connection)

@@ -149,5 +149,4 @@ class AnswerStore:
         return answer
 
     def forget(self, answer: StoredAnswer) -> None:
-        """Forget an answer."""
         self._answers.pop(answer.id, None)

@@ -58,7 +58,6 @@ class Turn(HTTPRequest):
         return replace(scenario, identity=scenario.identity + hashlib.blake2b(self.body).hexdigest())
 
     def frame(self, event: bytes) -> bytes:
-        """The frame of a server-sent event."""
         data = event.partition(b"data: ")[2][:-2]
         if self.stream is not None and data.endswith(b"}"):
             data = data[:-1] + b',"stream_id":' + dumps(self.stream) + b"}"
@@ -74,7 +73,6 @@ def error_frame(failure: APIError, stream: str | None, headers: Headers = ()) ->
 
 
 def named(event: JSONObject, stream: str | None) -> JSONObject:
-    """The event with the name of its stream, if that has one."""
     return event if stream is None else {**event, "stream_id": stream}
 
 

@@ -110,7 +110,6 @@ class StoringWire(Wire, Protocol):
 
 
 def sse(data: bytes, name: str = "") -> bytes:
-    """One server-sent event."""
     return b"event: %b\ndata: %b\n\n" % (name.encode(), data) if name else b"data: %b\n\n" % data
 
 

@@ -149,7 +149,6 @@ class Figures:
 
 
 def spread(values: list[float]) -> Spread:
-    """Return how values spread."""
     if not values:
         return Spread()
     values.sort()
@@ -168,7 +167,6 @@ def latencies(outcomes: Outcomes) -> list[float]:
 
 
 def figures(outcomes: Outcomes, rows: Sequence[int], **groups: dict[str, Figures]) -> Figures:
-    """Return the figures of the calls in these rows."""
     calls = outcomes.calls
     failures = Counter(outcomes.categories.texts[int(place)] for row in rows if (place := calls["failed"][row]) >= 0)
     cost = sum(calls["cost"][row] for row in rows if calls["cost"][row] >= 0)

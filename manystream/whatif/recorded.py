@@ -101,7 +101,6 @@ class Names:
         self._numbers: dict[str, int] = {}
 
     def number(self, name: str) -> int:
-        """Return the number of a text."""
         if name not in self._numbers:
             self._numbers[name] = len(self.texts)
             self.texts.append(name)

@@ -90,7 +90,6 @@ class MemoryConnection:
         """Do nothing: an answer is shorter than a socket's buffer."""
 
     def on_defect(self, error: Exception) -> None:
-        """Close."""
         self._close(whole=False)
         self._servers.failed(error)
 

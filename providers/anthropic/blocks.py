@@ -110,7 +110,6 @@ class BlockReader:
         return self.open_other(wire) if opener is None else opener(self, wire, events)
 
     def open_text(self, wire: JSONObject, events: list[Event]) -> Opened:
-        """Begin a text block."""
         block = self.answer.text()
         block.cite(objects(wire, "citations"))
         text = string(wire, "text")
@@ -119,7 +118,6 @@ class BlockReader:
         return block
 
     def open_thinking(self, wire: JSONObject, events: list[Event]) -> Opened:
-        """Begin a thinking block."""
         block = self.answer.thinking()
         text, signature = string(wire, "thinking"), string(wire, "signature")
         # A stream that is cut off has sent no signature. Without `maker`, no provider would get such thinking back.

@@ -40,7 +40,6 @@ MESSAGE_MEMBERS = frozenset({"id", "type", "role", "model", "content", "stop_rea
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """Return the finish reason of a `stop_reason`."""
     return reason_of_word(raw, FINISH_REASONS)
 
 

@@ -241,7 +241,6 @@ class BatchInterface(abc.ABC):
         return state
 
     def cancel(self, id: str) -> WireRequest:
-        """Return the request that cancels a batch."""
         return self._post(self._version + self.paths.cancel.format(id_in_path(id)), self.paths.cancel_body)
 
     def list(self, after: str | None) -> WireRequest:
@@ -275,7 +274,6 @@ class BatchInterface(abc.ABC):
     # --- files ---
 
     def upload(self, files: BatchFiles, key: str, lines: Sequence[bytes]) -> WireRequest:
-        """Return the request that uploads the lines."""
         mark, name = f"manystream-{key}", UPLOADED.format(key)
         head = "".join(f"--{mark}\r\n{part.format(name)}\r\n" for part in files.parts).encode()
         body = b"".join([head, b"\r\n", b"\n".join(lines), f"\n\r\n--{mark}--\r\n".encode()])
@@ -289,7 +287,6 @@ class BatchInterface(abc.ABC):
         return id
 
     def list_files(self, files: BatchFiles) -> WireRequest:
-        """Return the request for the uploaded files."""
         return self._get(files.all)
 
     def file_of(self, files: BatchFiles, body: JSONObject, key: str) -> str | None:
@@ -298,7 +295,6 @@ class BatchInterface(abc.ABC):
         return next((string(file, id) for file in objects(body, all) if file.get(name) == uploaded), None)
 
     def delete_file(self, files: BatchFiles, file: str) -> WireRequest:
-        """Return the request that deletes a file."""
         wire = self._get(files.one.format(id_in_path(file)))
         wire.method = "DELETE"
         return wire
@@ -350,7 +346,6 @@ refuses the first batch, and its lines go live."""
 
 
 def interface_of(provider: Provider) -> BatchInterface | None:
-    """Return the batch interface of a provider; None if it has none."""
     kind = KINDS.get(provider.profile.name)
     if kind is None:
         return None

@@ -422,7 +422,6 @@ class _NoTarget:
         self.pieces: list[str] = []
 
     def accept(self, delta: Match, /) -> Event:
-        """Raise an error."""
         raise AssertionError("a delta was accepted without a template")
 
 

@@ -49,5 +49,4 @@ class Profile:
 
     @property
     def dialect_name(self) -> str:
-        """The name of the dialect."""
         return self.dialect if isinstance(self.dialect, str) else self.dialect.name

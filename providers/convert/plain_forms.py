@@ -81,7 +81,6 @@ def read_tools(given: object) -> Sequence[Tool]:
 
 
 def is_mapping(value: object) -> bool:
-    """Return True if the value is a dict or another mapping."""
     return isinstance(value, Mapping)
 
 

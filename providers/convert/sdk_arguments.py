@@ -89,7 +89,6 @@ def _package(value: object) -> str:
 
 
 def present(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Return the arguments that were given."""
     return {name: value for name, value in arguments.items() if not is_absent(value)}
 
 

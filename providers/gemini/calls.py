@@ -52,7 +52,6 @@ class FunctionCalls:
         self._open: list[_OpenCall] = []  # in the order of their beginnings
 
     def begins(self, part: JSONObject) -> bool:
-        """Return whether a part begins a call."""
         call = mapping(part, "functionCall")
         return bool(string(call, "name")) and self._continued(call) is None
 

@@ -117,7 +117,6 @@ class _Writer:
         self._used: dict[str, JSON] = {}
 
     def root(self) -> JSONObject:
-        """Return the whole schema, adapted."""
         members = {key: value for key, value in self._whole.items() if key not in DEFINITIONS}
         written = self._schema(members, self._field, (), 0)
         if "$ref" in written:

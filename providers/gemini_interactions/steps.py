@@ -200,7 +200,6 @@ class StepReader:
         return self.answer.text() if isinstance(block, TextInProgress) else self.answer.thinking()
 
     def open_output(self, step: JSONObject, events: list[Event]) -> Opened:
-        """Begin an output of the model."""
         output = OutputInProgress()
         contents = required_objects(step.get("content"), "content")
         self.answer.count.check_parts(len(contents))
@@ -212,7 +211,6 @@ class StepReader:
         return output
 
     def open_thought(self, step: JSONObject, events: list[Event]) -> Opened:
-        """Begin a thought."""
         thought = self.answer.thinking()
         thought.state = self.maker
         for content in required_objects(step.get(SUMMARY), SUMMARY):

@@ -69,7 +69,6 @@ UNFINISHED = frozenset({"in_progress", "queued", "idle"})
 
 
 def finish_reason(status: str | None) -> FinishReason:
-    """Return the finish reason of a status."""
     return reason_of_word(status, FINISH_REASONS)
 
 

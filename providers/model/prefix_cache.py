@@ -110,7 +110,6 @@ class Tie:
         self.on_end: Callable[[Hashable], None] = on_end
 
     def end(self) -> None:
-        """End it."""
         self.on_end(self.name)
 
     def __del__(self) -> None:

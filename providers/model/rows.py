@@ -317,7 +317,6 @@ class _Reader:
         return self.row.kind == "system" and "role" not in self.data
 
     def error(self, field: str, message: str) -> RowError:
-        """Return the error for a field of this row."""
         return RowError(field, message, self.row, self.position)
 
     def optional(self, data: JSONObject, name: str, kind: type[Value], field: str = "") -> Value | None:

@@ -173,7 +173,6 @@ class _Source:
         self._names: dict[str, object] = {}
 
     def function(self) -> Callable[[object], bool]:
-        """Return the function."""
         exec("\n".join([*self._lines, "    return True"]), self._names)
         return cast("Callable[[object], bool]", self._names["passes"])
 

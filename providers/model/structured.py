@@ -382,7 +382,6 @@ class _Checker:
         return value
 
     def check_const(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """Check `const`: the value must equal it."""
         if not same_value(value, schema["const"]):
             raise SchemaMismatchError(path, f"must be {_brief(schema['const'])}, not {_brief(value)}")
         return value
@@ -442,7 +441,6 @@ class _Checker:
         return [self.check(item, schema["items"], f"{path}[{n}]", depth + 1) for n, item in enumerate(value)]
 
     def check_limits(self, value: JSON, schema: JSONObject, path: str, depth: int) -> JSON:
-        """Check every limit in `LIMITS` that the schema has."""
         for name, (measure, fits, words) in LIMITS.items():
             limit, size = _number(schema.get(name)), measure(value)
             if limit is not None and size is not None and not fits(size, limit):

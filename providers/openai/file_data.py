@@ -100,5 +100,4 @@ def is_base64_url(url: str) -> bool:
 
 
 def data_url(data: bytes, media_type: str) -> str:
-    """Return bytes as a data URL."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"

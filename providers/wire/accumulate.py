@@ -93,7 +93,6 @@ class TextInProgress:
     accept = delta
 
     def cite(self, citations: Sequence[JSONObject]) -> None:
-        """Append citations."""
         if citations:
             if self.citations is None:
                 self.citations = []
@@ -244,7 +243,6 @@ class Placed:
         return False
 
     def block(self) -> Block:
-        """Return the block."""
         return self.value
 
 
@@ -455,7 +453,6 @@ class Accumulator(AnswerCount):
         return response
 
     def add_choice(self, index: int, choice: Accumulator) -> None:
-        """Add another choice of the answer."""
         if self.choices is None:
             self.choices = {}
         self.choices[index] = choice

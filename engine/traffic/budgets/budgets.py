@@ -86,7 +86,6 @@ class Account:
 
     @property
     def waiting(self) -> int:
-        """The number of calls that wait for this account."""
         return 0 if self.line is None else self.line.length
 
     @property
@@ -121,7 +120,6 @@ class Account:
         self.is_asked = True
 
     def figures(self, now: float) -> BudgetStatistics:
-        """Return the account in figures."""
         left = -1.0 if self.budget.every is None else max(0.0, self.ends_at - now)
         return BudgetStatistics(self.budget, self.tenant, self.limits, self._used, self.reserved, self.waiting, left)
 
@@ -144,7 +142,6 @@ class Account:
         return ""
 
     def reserve(self, amounts: Amounts) -> None:
-        """Reserve the amounts of one call."""
         self.reserved = self.reserved.plus(amounts)
         self.reservations += 1
         if self.lease is not None:
@@ -204,7 +201,6 @@ class BudgetRefusal:
 
     @property
     def message(self) -> str:
-        """The refusal in words, for an error message."""
         window = "" if self.budget.every is None else f" in {self.budget.every:g} s"
         return (
             f"{whose(self.budget, self.tenant)} allows {self.limit:g} {self.member}{window}: {self.spent:g} are spent,"
@@ -723,7 +719,6 @@ class Budgets(Pump):
         self.changed()
 
     def statistics(self, now: float) -> tuple[BudgetStatistics, ...]:
-        """Return the figures of every budget."""
         found = self._budgets.statistics(now)
         self.changed()
         return found

@@ -55,7 +55,6 @@ class AmountHolder:
         self._on_change = on_change
 
     def changed(self) -> None:
-        """Notify the engine of a change."""
         if self._on_change is not None:
             self._on_change()
 

@@ -181,7 +181,6 @@ class Concurrency:
 
     @property
     def running(self) -> int:
-        """The number of running calls."""
         return len(self._calls)
 
     def ready_at(self, now: float) -> float:

@@ -72,7 +72,6 @@ class Breaker:
         self.is_tripped: bool = False
 
     def state(self, now: float) -> BreakerState:
-        """Return the breaker's state at the time `now`."""
         if not self.is_tripped:
             return BreakerState.CLOSED
         return BreakerState.OPEN if self.probe or now < self._open_until else BreakerState.PROBING

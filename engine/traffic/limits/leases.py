@@ -61,10 +61,8 @@ class EntryLease:
         self._on_change: Callable[[], None] | None = None
 
     def listen(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change."""
         self._on_change = on_change
 
     def changed(self) -> None:
-        """Notify the engine of a change."""
         if self._on_change is not None:
             self._on_change()

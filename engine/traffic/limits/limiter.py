@@ -115,7 +115,6 @@ class DeclaredLimit:
         self.line.pop(state, None)
 
     def next_in_line(self) -> Hashable | None:
-        """Return the first limiter in the line; None if the line is empty."""
         return next(iter(self.line), None)
 
 
@@ -431,7 +430,6 @@ class LimiterState:
         return self.quota.running
 
     def statistics(self, now: float) -> LimiterStatistics:
-        """Return the limiter's figures at the time `now`."""
         quota, window = self.quota, self.quota.window
         most = min((limit.concurrent for limit in self.limits if limit.concurrent is not None), default=None)
         by: LimitSource | Literal[""] = "" if most is None else "declared"

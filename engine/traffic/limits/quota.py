@@ -526,7 +526,6 @@ class Quota:
         permit.state = ENDED
 
     def _read(self, report: QuotaReport, permit: Permit, now: float) -> None:
-        """Learn the limits that a response reports."""
         if not self.adaptive:
             return
         for limit in report.limits:

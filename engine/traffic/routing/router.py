@@ -61,7 +61,6 @@ class Sessions:
         self.counts: Counter[int] = Counter()
 
     def kept(self, session: Hashable, now: float) -> int | None:
-        """Return the index that a session has; None if it has none."""
         self._expire(now)
         kept = self._kept.get(session)
         return None if kept is None else kept[0]
@@ -76,7 +75,6 @@ class Sessions:
         self._expire(now)
 
     def end(self, session: Hashable) -> None:
-        """Forget what a session has."""
         kept = self._kept.pop(session, None)
         if kept is not None:
             self.counts[kept[0]] -= 1
@@ -168,7 +166,6 @@ class ModelKeys:
         self._aside_until[key] = 0.0
 
     def end_session(self, session: str) -> None:
-        """Forget which key a session has."""
         self._sessions.end((self._model, session))
 
 
@@ -528,11 +525,9 @@ class RouteTarget:
 
     @property
     def provider(self) -> str:
-        """The provider's name."""
         return self.accesses[0].provider.name
 
     def keys_of(self, model: str) -> ModelKeys:
-        """Return which key calls to a model are sent with."""
         keys = self._keys.get(model)
         if keys is None:
             if len(self._keys) >= MOST_MODELS:
@@ -542,7 +537,6 @@ class RouteTarget:
         return keys
 
     def end_session(self, session: str) -> None:
-        """Forget which keys a session has."""
         for keys in self._keys.values():
             keys.end_session(session)
 
@@ -704,7 +698,6 @@ class Router(Pump):
             self._look()
 
     def complete(self, index: int, number: int) -> None:
-        """A call's answer is complete."""
         was_tripped = self.state.targets[index].breaker.is_tripped
         self.state.complete(index, number)
         self._note_recovery(index, was_tripped=was_tripped)
@@ -762,7 +755,6 @@ class Router(Pump):
         return False
 
     def statistics(self, now: float) -> RouteStatistics:
-        """Return the route in figures."""
         targets: list[TargetStatistics] = []
         for index, record in enumerate(self.state.targets):
             breaker = record.breaker.state(now) if self.state.uses_breakers else BreakerState.CLOSED

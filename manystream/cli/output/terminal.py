@@ -96,7 +96,6 @@ class HarmlessWriter:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write each of the texts."""
         for line in lines:
             self.write(line)
 
@@ -213,7 +212,6 @@ class Display:
         self._live.update(Group(*map(_drawn, parts)), refresh=True)
 
     def close(self) -> None:
-        """End the display."""
         if self._live.is_started:
             self._live.stop()
             if self._screen:

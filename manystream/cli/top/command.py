@@ -57,7 +57,6 @@ class EngineEndedError(Exception):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `manystream top` to the parser."""
     add = parser.add_argument
     add("engine", nargs="?", metavar="PATH|PID", help="a monitor's socket, or a process id (default: the only monitor)")
     add("--once", action="store_true", help="print one snapshot, with rates over one interval, and end")

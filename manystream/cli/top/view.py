@@ -69,14 +69,12 @@ class View:
             self.sections.append(self._calls(sort, calls))
 
     def lines(self) -> list[str]:
-        """Return the view as lines of text."""
         shown = list(self.heading)
         for section in self.sections:
             shown += ["", section.title, *section.lines()]
         return shown
 
     def parts(self) -> list[Part]:
-        """Return the view as parts of a display."""
         first, *others = self.heading
         return [[(first, "bold")], *others, *self.sections]
 

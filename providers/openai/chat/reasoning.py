@@ -65,7 +65,6 @@ class _Detail:
                 self.members[key] = value
 
     def value(self) -> JSONObject:
-        """Return the detail so far."""
         return self.members if self.name is None else {**self.members, self.name: "".join(self.pieces)}
 
 
@@ -101,7 +100,6 @@ class ReasoningDetails:
                 detail.merge(fragment)
 
     def values(self) -> list[JSON]:
-        """Return the details so far."""
         return [detail.value() for detail in self._details]
 
 

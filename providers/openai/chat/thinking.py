@@ -45,7 +45,6 @@ def _refuses_effort(model: str) -> bool:
 
 
 def _thinks(config: ThinkingConfig) -> bool:
-    """Return whether the option asks for thinking."""
     if config.budget_tokens is not None:
         return config.budget_tokens > 0
     if config.effort is not None:

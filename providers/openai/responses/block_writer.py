@@ -35,7 +35,6 @@ class BlockWriter:
     marks_left_out: bool = field(default=False, init=False)  # whether a mark was left out because the model does not
 
     def part(self, block: Text | Image | File) -> JSONObject:
-        """Return a block as a part."""
         if isinstance(block, Text):
             part: JSONObject = {"type": "input_text", "text": block.text}
             if block.cache_control is None:

@@ -489,7 +489,6 @@ class ProviderItem:
         self.block: Placed = answer.place(ProviderBlock(name, item))
 
     def open(self, item: JSONObject) -> Sequence[Event]:
-        """Begin the item."""
         self.block.value = ProviderBlock(self.name, item)
         return ()
 

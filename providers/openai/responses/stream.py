@@ -218,11 +218,9 @@ class ResponsesStream(JSONStream):
         return ()
 
     def item_added(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Begin an item."""
         return self.output.open(integer(value, "output_index") or 0, _item(value, data))
 
     def item_done(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Read a whole item."""
         return self.output.take(integer(value, "output_index") or 0, _item(value, data))
 
     def whole(self, value: JSONObject, data: bytes) -> Sequence[Event]:
