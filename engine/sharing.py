@@ -56,7 +56,6 @@ class SharedFileError(ManystreamError, OSError):
 class Sharing:
     """One engine's way to the file of its limits.
 
-    share: what the engine has of the limits.
     traffic: the engine's options.
     backend: the engine's event loop.
     home: where the engine lives.
@@ -161,7 +160,6 @@ def _path_of(shared: bool | str | os.PathLike[str]) -> Path:
 class SharedFile:
     """A file of shared limits.
 
-    path: its path.
     configuration: what must be the same in all processes.
     clock: returns the time. It is asked inside each transaction, so that a process that was stopped knows it.
     """

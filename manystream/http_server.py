@@ -633,7 +633,6 @@ class HTTPConnection(abc.ABC):
 class WebSocket(abc.ABC):
     """The messages of a connection that has become a WebSocket (RFC 6455). A subclass answers them.
 
-    connection, server: the connection and its server.
     until: when it has lived its time, on the loop's clock. It then ends as soon as it answers nothing.
     streams: the names of its streams so far, which Responses calls `stream_id`.
     """
@@ -922,7 +921,6 @@ class HTTPServer:
         """Listen.
 
         port: 0 takes a free port.
-        make_connection: makes the connection of an accepted socket.
         at: calls a function at a time of the loop's clock.
         """
         self.loop: Loop = loop

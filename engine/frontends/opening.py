@@ -58,7 +58,6 @@ class Configuration:
 class OpenEngine:
     """What one engine consists of while it is open: its calls, and what runs for them on its event loop.
 
-    calls: the engine's calls.
     sharing: what joins traffic control with other processes; None without `Traffic(shared=…)`.
     at_end: what calls `end` at the end of the event loop; None where a block does.
     """

@@ -45,7 +45,6 @@ class ForwardedBody(GivenBody):
     write: takes the model's name as the provider knows it, and returns the body.
     query: names and values of the client's query, which the provider gets.
     forwarder: gets the answer's bytes.
-    method: the HTTP method.
     place: takes the path of a model call and the model's name; returns the path. None: it is a model call.
     conversation: what stands for the conversation of `turn`.
     turn: how it is sent over the WebSocket of its conversation; None: it is sent over HTTP.

@@ -60,10 +60,7 @@ UNREADABLE = "returned a value whose reading raised"
 
 
 class KeySource:
-    """The key function of one provider, and the key that it returned last, if that is kept.
-
-    provider: whose key it is.
-    """
+    """The key function of one provider, and the key that it returned last, if that is kept."""
 
     def __init__(self, provider: Provider, wall_clock: WallClock, backend: Backend | None) -> None:
         """Create it without a key.

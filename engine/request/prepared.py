@@ -107,10 +107,7 @@ class Prepared:
 
 
 class PreparedTurn(Prepared):
-    """A request whose body is written when it is asked for first: the socket of its conversation needs less.
-
-    write_body: writes the body; None if that is done.
-    """
+    """A request whose body is written when it is asked for first: the socket of its conversation needs less."""
 
     __slots__ = ("_body", "write_body")
 

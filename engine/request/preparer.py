@@ -226,10 +226,7 @@ class Preparer:
         ) else key or provider.sign
 
     def with_key(self, provider: Provider, key: APIKey, position: int | None = None) -> tuple[Preparer, Provider]:
-        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone.
-
-        position: that of the key.
-        """
+        """Return a preparer that sends one of a provider's several keys, and the provider with this key alone."""
         single = copy.copy(provider)
         single.api_key = key
         shared = (self._environment, self._limits, self._make_id, self._wall_clock, self._proxy, self._backend)

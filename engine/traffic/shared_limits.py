@@ -112,8 +112,6 @@ def name_of(*parts: object) -> bytes:
 class EngineShare:
     """What one engine has of the shared limits.
 
-    traffic: the options of the engine.
-    clock: the engine's.
     file_clock: that of all processes.
 
     configuration: what must be the same in all processes.

@@ -45,7 +45,6 @@ SCHEMA = (
 class RateAsk(NamedTuple):
     """What a holder takes of a rate, in seconds of its flow.
 
-    name: the rate's name.
     least: what its next call needs; 0: it only gives back.
     most: what it could use.
     back: what has not been used for so long may still be used.
@@ -115,7 +114,6 @@ class AmountsReply(NamedTuple):
 
     given: what was added to what it held.
     spent: what all holders have used in this window.
-    ends_at: the end of the window.
     """
 
     given: Sequence[int]

@@ -47,7 +47,6 @@ class LockedError(JournalError):
 class LineFile:
     """An open file of JSON lines. It must be a regular file, because a later run reads it again.
 
-    path: the path that it was opened with.
     start: the file's size when it was opened, in bytes. The lines before this position are from earlier runs.
     """
 

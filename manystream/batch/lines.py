@@ -183,8 +183,6 @@ class Line:
     """A line whose id is known, but whose other members are not yet checked.
 
     A resumed batch skips most lines at this point.
-
-    number: the line's number, from 1.
     """
 
     number: int

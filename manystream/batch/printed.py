@@ -22,7 +22,6 @@ class PrintedRecords:
 
     A reader that is slow, or stops for a while, delays the batch and not its calls: a thread writes.
 
-    answers: the stream of answers.
     failures: the stream of failures, or the path of their file.
 
     failure: why the answers cannot be written; None if they can.

@@ -38,7 +38,6 @@ def answer_record(
 ) -> JSONObject:
     """Return the record of an answer.
 
-    item: the line that was answered.
     completion: the call's completion, with a response.
     provider: the value of the member `provider`, if the completion does not name who answered.
     cost: the answer's cost; `Unpriced` is written as null, and None leaves out the member `cost`.

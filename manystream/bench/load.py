@@ -172,7 +172,6 @@ class Load:
     wire: notes the moments at which the engine's sockets send and receive.
     on_look: called a few times per second, to show progress.
     simulator: the process id of the simulator that answers, or None.
-    make_record: makes the record of a call.
 
     began: when the run was made, in seconds of `time.perf_counter`.
     running: number of the call → call, for the calls that run.

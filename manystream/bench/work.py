@@ -112,7 +112,6 @@ class WorkPlan:
 class Conversation:
     """A conversation of a file of prompts.
 
-    request: its first request.
     further: the user's further messages, for sessions of several turns.
     """
 
@@ -192,10 +191,7 @@ class Work:
 
 @dataclass(slots=True)
 class Session:
-    """One user's calls, of which each has the whole conversation so far.
-
-    request: the next request.
-    """
+    """One user's calls, of which each has the whole conversation so far."""
 
     _work: Work
     request: Request

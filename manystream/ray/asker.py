@@ -92,7 +92,6 @@ class Asker:
     providers: the providers that requests may name.
     concurrency: the most calls that run or wait at a time.
     journal: keeps the answers; None for no journal.
-    options: those of the engine.
     shared: limits that the engine shares with those of other actors; None for none.
 
     running: the number of calls that run or wait now.

@@ -261,7 +261,6 @@ class LeasedBucket(Bucket):
 
     window: the limit's window in seconds.
 
-    ends_at: the time at which the lease ends.
     taken: the units that were taken so far, without those that were given back.
     """
 

@@ -41,7 +41,6 @@ EXCEPTION_NAMES: Final[Mapping[Fault, str]] = {
 class Package:
     """What the transport uses of a client's package.
 
-    exceptions: fault → its exception.
     body: the class of a response's body.
     whole: the class of a request's body that is in memory as a whole.
     """

@@ -49,7 +49,6 @@ class HeaderRow:
 class ReportForm:
     """The headers of one server.
 
-    rows: the headers of its limits.
     reset: how it writes the time until a limit is full.
     token_step: numbers of tokens are rounded to multiples of this.
     per_second: limits are reported per second.

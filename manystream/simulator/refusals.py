@@ -21,8 +21,6 @@ class Excess:
     """Why a request is refused.
 
     bucket: the limit that it exceeds; None for the limit of calls at a time.
-    limit: the value of that limit.
-    cost: what the request costs.
     wait: seconds until there is room for it.
     too_large: there will never be room for it.
     """

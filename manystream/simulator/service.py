@@ -128,7 +128,6 @@ class ServiceSettings:
     limits: rate limits.
     batch: answers share an inference server of this speed and size.
     batch_time: how long batches of the batch interfaces take, and what goes wrong with them.
-    caches: prompts are cached.
     replica: speed, failures and outages.
 
     Raises `KnobError` for a negative `journal`.

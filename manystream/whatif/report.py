@@ -38,7 +38,6 @@ class Report(Figures):
     reasons: why it is not valid.
     notes: what the recording does not say, and how it was filled in.
     unknown: what the recording has not seen → the requests that it would have got.
-    before: the figures of the recording.
     seed: that of the run.
     """
 

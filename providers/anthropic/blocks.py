@@ -44,7 +44,6 @@ NO_ARGUMENTS = "{}"
 class ProviderBlockInProgress(OwnInProgress):
     """A block of the provider's own.
 
-    data: the block in the answer.
     begun: its members as they were before the deltas.
     pieces: member → the texts of its deltas.
     input_pieces: pieces of the input's JSON text.

@@ -99,7 +99,6 @@ class WireThinking:
     member: the `thinking` member; None to leave it out.
     effort: the effort for `output_config`, or None.
     budget: the budget in tokens, or 0.
-    active: whether the model will think.
     warnings: options that cannot be sent.
     """
 

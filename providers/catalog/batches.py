@@ -76,9 +76,6 @@ class BatchPaths:
 
     batches: path and query of a page of all batches, newest first.
     after: the query's member with which a later page begins.
-    one: path of one batch.
-    cancel: path of its cancellation.
-    cancel_body: the body of that request.
     results: path of a file of results; empty where results are in the state of a batch.
     """
 
@@ -99,7 +96,6 @@ class BatchFiles:
     parts: the parts before the lines, and the headers of the lines' part. `{}` stands for the file's name.
     headers: further headers of the upload.
     all: path and query of the list of files.
-    one: path of one file.
     members: of a list of files: the list, and in it the name and the id of a file.
     """
 
@@ -180,7 +176,6 @@ class BatchInterface(abc.ABC):
     """One batch interface of one provider.
 
     terms: its limits, price and times.
-    paths: where its batches are.
     version: the beginning of its paths, which the base URL may have already.
     keeps_key: whether the list of batches has their keys. Without it, only the results show whose a batch is.
 

@@ -282,7 +282,6 @@ class BlockStream(JSONStream):
 
     opened: the wire's index → the block that has it.
     latest: the index of the block that began last.
-    started: whether `Start` was returned.
     stopped: calls whose stop event has come, but whose end is not delivered yet; None for none.
     """
 

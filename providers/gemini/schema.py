@@ -97,8 +97,6 @@ class _Writer:
 
     _whole: the schema.
     _field: its name in errors and warnings.
-    _warnings: gets the warnings, or None.
-    _definitions: name → definition, as given.
     _used: name → definition, adapted, for each one that a reference names.
     """
 

@@ -76,7 +76,6 @@ class OutputInProgress:
 class SoundInProgress(Placed):
     """A sound of the model's, which a stream sends in pieces.
 
-    file: the sound as it began.
     pieces: its bytes.
     """
 
@@ -135,9 +134,7 @@ Opened: TypeAlias = OutputInProgress | ThinkingInProgress | CallInProgress | Ste
 class StepReader:
     """Reads steps into one answer.
 
-    answer: the answer.
     maker: attributes thoughts and signatures to the provider. One object for all blocks of the answer.
-    make_id: makes an id for a call without one.
     """
 
     __slots__ = ("answer", "make_id", "maker")

@@ -97,7 +97,6 @@ class InteractionsStream(BlockStream):
     """Converts one stream.
 
     reader: reads steps into the answer.
-    status: the status so far.
     """
 
     __slots__ = ("reader", "status")

@@ -113,8 +113,6 @@ def refusal_of(error: ProviderError, by_status: Mapping[int, Refusal]) -> Refusa
     """Return whether a limit refused the request, and which kind of limit.
 
     An error inside an answer with status 200 counts by its own status, which is its code, or by its category.
-
-    by_status: HTTP status → its refusal.
     """
     found = by_status.get(_status_of(error), Refusal.NONE)
     if found is Refusal.NONE and error.http_status < 400 and error.category is ErrorCategory.RATE_LIMIT:

@@ -180,7 +180,6 @@ def write_messages(
     cache: of the conversation; None where the messages belong to none.
     key: what the wire form depends on besides the messages; not read if `cache` is None.
     write: the dialect's writer.
-    warnings: the list that warnings are added to.
     lead: elements before the messages, which are not cached.
 
     Raises `InvalidRequestError` and leaves the cache as it was.

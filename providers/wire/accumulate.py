@@ -72,7 +72,6 @@ class TextInProgress:
     """A text block under construction.
 
     index: its position in the response's `content`.
-    pieces: the texts of its deltas.
     citations: the provider's own objects, in order; None before the first.
     state: what the provider wants back with the block, or None.
     """
@@ -112,7 +111,6 @@ class ThinkingInProgress:
 
     index: its position in the response's `content`.
     pieces: the texts of its deltas.
-    signature_pieces: the fragments of its signature.
     state: what the provider wants back with the block, or None.
     """
 

@@ -42,7 +42,6 @@ class CutPairs:
     def note(self, raw: str, text: str) -> None:
         """Record a string of the event that contains half a pair.
 
-        raw: the string with the half.
         text: the string with U+FFFD instead.
         """
         if "\udc00" <= raw[0] <= "\udfff":

@@ -152,9 +152,7 @@ class ValuesTemplate:
 
     event: name of the server-sent event.
     shared: whether its bytes may be kept for all streams.
-    start: bytes before the first value.
     between: the bytes between each value and the next one.
-    end: bytes after the last value.
     text: the position of the text among the values; -1 if there is none, because the tokens are all that comes.
     read: position and member of each value that the machine reads.
     tokens: whether the values are tokens, so that the text may be empty or absent.
@@ -230,10 +228,8 @@ def learn(
     """Make a template of a delta. Returns None if the place of the text, or of a value, is not certain.
 
     event: the name of the server-sent event.
-    data: its data.
     value: its data, parsed.
     path: the path to the text in `value`; empty for a delta that has tokens and no text.
-    text: the text, as it was delivered.
     volatile: the dialect's members that differ from delta to delta.
     shared: whether bytes of the template may be kept for all streams.
     tokens: whether the values are tokens, which the next delta may have without a text.
@@ -291,7 +287,6 @@ def _learn_values(
     """Make a template of a delta with values. Returns None if the place of one of them is not certain.
 
     path: the path to the text, or to the object that has it as its only `member`; empty if there is none.
-    values: the paths to the values that are read.
     meaningless: the paths to values that are not read.
     """
     places: list[tuple[int, int, Path]] = []

@@ -391,9 +391,7 @@ def decode_error(status: int, headers: Mapping[str, str], body: bytes, now: floa
 def error_from_object(error: JSON, *, http_status: int, body: bytes, now: float = 0.0) -> ProviderError:
     """Convert an error object, or a text, of any known shape to an error. Never raises.
 
-    error: the object or text.
     http_status: the response's status; 200 for an error inside a stream, 0 if there was no response.
-    body: the bytes that the error keeps.
     now: the wall clock in Unix seconds, for times in the object; 0 if it is unknown, and they are no hints then.
     """
     facts = _facts(error, _Around(http_status, now), 0)

@@ -29,7 +29,6 @@ class _Form:
     pattern: matches a name that is accepted.
     refused: matches a character that is not accepted.
     longest: the maximum length, in characters.
-    words: the form in words, for errors.
     """
 
     pattern: re.Pattern[str]

@@ -59,7 +59,6 @@ MOST_ACCOUNTS = 1_000
 class Account:
     """The state of one budget for one tenant.
 
-    budget: the budget that it counts for.
     tenant: the tenant; None for the whole engine and for calls without a tenant.
     lease: what this engine may use of a shared budget; None: the budget is its own.
     limits: the largest amounts of a window; `math.inf` for no limit.
@@ -174,7 +173,6 @@ class BudgetRefusal:
     """The reason why a budget refused a call.
 
     member: the name of the amount that does not fit.
-    budget: the budget that refused.
     tenant: the tenant; None for the whole engine and for calls without a tenant.
     limit: the largest amount of the window.
     spent: the amount that ended calls used.
@@ -536,7 +534,6 @@ DEARER = ("inference_geo", "speed", "service_tier", "serviceTier")
 class Need:
     """What one attempt at one target may use.
 
-    provider: the provider that it is sent to.
     model: the model's name there.
     tenant: on whose behalf the call is made.
     amounts: the largest amounts.

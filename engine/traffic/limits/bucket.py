@@ -134,10 +134,8 @@ LONG_WINDOW = 3600.0
 class ReportedBucket:
     """A bucket whose rate comes from a response or from the user.
 
-    name: the name of the limit.
     unit: what the limit counts.
     window: the seconds for which the limit's number applies.
-    bucket: the token bucket.
     declared: True if the limit comes from the user.
     whole: the units of a window, if the bucket's rate is only a leased part of them; else 0.
     noted: the rate that was last logged.
@@ -238,7 +236,6 @@ class LearnedBucket(Bucket):
         """Make an empty bucket.
 
         rate: the rate to begin with, in units per second; at least `LEAST_CALLS` calls a second.
-        cost: the cost of the refused call.
         now: the current time.
         reported: the limit that the server reports, in units per second; `math.inf` if it reports none.
         """

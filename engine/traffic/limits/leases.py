@@ -36,7 +36,6 @@ class LeasedSlots:
 class EntryLease:
     """What one engine has of the limits of one entry of `Traffic.rates`.
 
-    key: the entry's key.
     whole: its limits, for all engines together.
     buckets: what the engine has of each limit over time, in the order of `limits_of`.
     slots: how many calls may run at a time by a lease; None: their number is not leased.

@@ -57,7 +57,6 @@ class DeclaredLimit:
     buckets: the limits over time. All covered quotas share these buckets.
     concurrent: the largest number of running calls; None: no limit.
     lease: what this engine may use of the limit; None: all of it.
-    running: the number of running calls.
     line: the limiters that wait for it, the first one first.
     """
 

@@ -223,7 +223,6 @@ class Impossible:
     """The reason why a call cannot be sent within its limits, however long it waits.
 
     why: the reason in words.
-    refusal: the kind of refusal.
     retry_after: seconds until the limit may allow the call; -1 if that is not known or never.
     """
 

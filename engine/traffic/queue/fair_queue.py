@@ -121,7 +121,6 @@ class Permit:
     owner: the call that waits for it; None while it does not wait.
     size: tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call.
     refusals: the number of times that a limit refused the call.
-    state: the current state.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
     number: while it waits, it orders the calls in a tenant's line; the first call has the lowest number. While the call
@@ -175,8 +174,6 @@ class TenantLine:
     length: the number of waiting calls.
     version: the number of the tenant's valid entry in the heap of its class; 0: none.
     octave: the exponent of the power of two above the backlog.
-    first: the first waiting call.
-    last: the last waiting call.
     """
 
     __slots__ = ("backlog", "excess", "first", "last", "length", "name", "octave", "service", "version")

@@ -185,7 +185,6 @@ class TargetRecord:
 
     weight: the target's share for `Balance.WEIGHTED`.
     fallback: True if the target is used only when no other target is left.
-    breaker: its circuit breaker.
     host: its server, which may be away.
     outstanding: the number of running calls.
     time: the smoothed seconds to the first event of successful calls; `math.inf` before the first one.
@@ -253,7 +252,6 @@ class RouteState:
     balance: the rule by which it chooses.
     uses_breakers: whether the state of a breaker matters: `fastest` and `sticky` use the score alone.
     targets: the targets' records; methods name a target by its index.
-    sessions: the targets of sessions.
     random: a function that returns random numbers in [0, 1).
     """
 
@@ -545,7 +543,6 @@ class Router(Pump):
     """A route of one engine, or a provider with several keys.
 
     name: the route's name; empty for a provider with several keys.
-    targets: its targets.
     state: what is known of them.
     failover_on: errors after which a call also goes to another target.
     hedging: decides about second attempts; None if the route makes none.

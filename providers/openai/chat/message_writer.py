@@ -89,7 +89,6 @@ NOTHING_LEFT = WriterState(())
 class MessageWriter:
     """Writes the messages of one request, or of a segment of it.
 
-    provider: the provider that they are for.
     warnings: gets a warning for each thing that cannot be sent.
     model: the model that they are for; empty if it is not known.
     """

@@ -43,9 +43,7 @@ def details_text(details: list[JSON]) -> str:
 class _Detail:
     """One detail that is merged from fragments.
 
-    members: its members.
     name: the member that comes in pieces, or None.
-    pieces: the pieces of that member.
     """
 
     __slots__ = ("members", "name", "pieces")

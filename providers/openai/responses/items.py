@@ -533,7 +533,6 @@ class CustomTools:
     or empty, or if the model can find more tools during the answer; then every call is the caller's.
 
     known: whether `names` are all custom tools.
-    names: the request's custom tools.
     """
 
     __slots__ = ("known", "names")

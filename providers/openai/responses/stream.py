@@ -55,7 +55,6 @@ class ResponsesStream(JSONStream):
     """Converts one stream.
 
     output: the items of the answer.
-    started: whether `Start` was returned.
     steers: messages into the answer that the server may still go on with.
     is_steered: the answer goes on after such a message.
     held: the end of a part of the answer, while the server may go on.
