@@ -175,7 +175,9 @@ def _report(result: Answer, places: dict[str, Place]) -> None:
             "more until the first content, p99": ("ms", lambda one: 1000 * _later(one, places[DIRECT], 0.99)),
         }
         for what, (unit, figure) in figures.items():
-            result.add(f"{name}, {what}", figure(place), unit, beside=(LITELLM, figure(peer)) if peer else None)
+            compared = peer is not None and not what.startswith("more")
+            beside = (LITELLM, figure(peer)) if peer is not None and compared else None
+            result.add(f"{name}, {what}", figure(place), unit, beside=beside, shown=True)
 
 
 def _later(place: Place, direct: Place, share: float) -> float:

@@ -238,7 +238,9 @@ def check(result: Answer, name: str, case: Row) -> None:
 
 def plot(result: Answer) -> None:
     """Add the dollars over the number of calls, with and without `warm`, as a plot; and those of the most as rows."""
-    case = replace(ROWS["after 0.5 s"], calls=0)
+    case = ROWS["after 0.5 s"]
+    what = f"a beginning of {TOKENS:,} tokens, {case.calls:,} calls"
+    result.add(f"{what}, written once", case.least * PRICE * TOKENS, "dollars")
     for label, traffic in (
         ("all at once", None),
         ("Traffic(warm=False)", ms.Traffic(warm=False)),
@@ -248,7 +250,7 @@ def plot(result: Answer) -> None:
         for calls in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000):
             [outcome] = simulated(measure, replace(case, calls=calls), traffic)
             points.append((float(calls), round(outcome.cost * PRICE * TOKENS, 4)))
-        result.add(f"a beginning of {TOKENS:,} tokens, 1,000 calls, {label}", points[-1][1], "dollars", shown=True)
+        result.add(f"{what}, {label}", points[-1][1], "dollars", shown=True)
         result.series.append(Series(PLOT, label, points))
 
 

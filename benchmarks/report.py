@@ -17,15 +17,25 @@ RESULTS = FOLDER / "RESULTS.md"
 PLOTS = FOLDER / "plots"
 SERIES = PLOTS / "series.json"
 
-PAGES = ("README.md", "docs/speed.md")
+PAGES = (
+    "README.md",
+    "docs/speed.md",
+    "docs/guide/batch-deadlines.md",
+    "docs/guide/caching.md",
+    "docs/guide/frameworks.md",
+    "docs/guide/many.md",
+    "docs/guide/ray.md",
+    "docs/guide/shards.md",
+    "docs/guide/websocket.md",
+)
 """The pages that show figures of the results."""
 
-MOST_ROWS = 9
-"""Of a question with more rows, RESULTS.md shows those that compare themselves with something, or missed a target."""
+MOST_ROWS = 5
+"""Of a question with more rows, RESULTS.md shows those that missed a target, and so many of the most telling."""
 
-FIGURE = re.compile(r"<!--figure (\w+): ([^|>]+?)(?: \| (ratio|inverse))?-->.*?<!---->", re.DOTALL)
+FIGURE = re.compile(r"<!--figure (\w+): ([^|;>]+?)(?: ?[|;] (ratio|inverse))?-->.*?<!---->", re.DOTALL)
 """A figure on a page: `<!--figure QUESTION: ROW-->109<!---->` is a row's value, with `| ratio` its comparison, and with
-`| inverse` how often it goes into what it is compared with."""
+`| inverse` how often it goes into what it is compared with; in a table with `;` for `|`."""
 
 INTRODUCTION = """\
 # Results
@@ -81,15 +91,29 @@ def markdown(results: Results) -> str:
     """Return the text of RESULTS.md."""
     newest = max((_facts(entry) for entry in results.values()), key=lambda facts: facts["date"], default={})
     lines = [INTRODUCTION, "The newest run: " + ", ".join(f"{name} {value}" for name, value in newest.items()) + ".\n"]
-    lines += ["| what | measured | compared | target | |", "|---|---:|---|---|---|"]
+    lines += ["| question | what | measured | compared | target | |", "|---|---|---:|---|---|---|"]
     for name, entry in results.items():
-        rows = rows_of(entry)
-        lines.append(f"| **{entry['question']}** ({_facts(entry)['date'][:10]}) | | | | |")
-        for row in rows:
-            if len(rows) <= MOST_ROWS or row.shown or row.met is False or (row.target and row.ratio is not None):
-                cells = (row.what, f"{number(row.value)} {row.unit}", comparison(row), row.target, _verdict(name, row))
-                lines.append(f"| {' | '.join(cells)} |")
+        question = f"**{entry['question']}** ({_facts(entry)['date'][:10]})"
+        for row in _shown(rows_of(entry)):
+            value = f"{number(row.value)} {row.unit}"
+            cells = (question, row.what, value, comparison(row), row.target, _verdict(name, row))
+            lines.append(f"| {' | '.join(cells)} |")
+            question = ""
     return "\n".join(lines) + "\n"
+
+
+def _shown(rows: list[Row]) -> list[Row]:
+    """Return the rows of a question that RESULTS.md shows, in their order."""
+
+    def rank(row: Row) -> int:
+        compared = row.ratio is not None
+        return [row.met is False, row.shown, bool(row.target) and compared, bool(row.target), compared, True].index(
+            True
+        )
+
+    missed = sum(row.met is False for row in rows)
+    chosen = sorted(range(len(rows)), key=lambda place: rank(rows[place]))[: max(MOST_ROWS, missed)]
+    return [rows[place] for place in sorted(chosen)]
 
 
 def _facts(entry: dict[str, object]) -> dict[str, str]:

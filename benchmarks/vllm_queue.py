@@ -109,7 +109,7 @@ def _report(result: Answer, run: Run, name: str, port: int, load: tuple[int, int
         result.add(
             f"{name}, {limit}", tokens, "tokens/s", ratio=ratio, against=fixed, target=target, met=met, shown=True
         )
-        result.add(f"{name}, {limit}: wait in the server", waits[limit], "s", shown=True)
+        result.add(f"{name}, {limit}: wait in the server", waits[limit], "s")
 
 
 async def _calls(port: int, traffic: ms.Traffic | None, count: int, tokens: int) -> None:

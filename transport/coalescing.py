@@ -40,6 +40,9 @@ WAKE_UP: float = 0.00006
 WAKE_UP_SHARE: float = 0.1
 """The share of the core that wake-ups may take before the loop pauses."""
 
+WASTED_WAKE_UPS = 4
+"""A pause that gathered nothing is a wake-up more and not one less: it earns so many wake-ups without a pause."""
+
 ACCOUNT_LIMIT: float = 0.001
 """The most that the account of wake-ups saves or owes, in seconds: about 16 wake-ups."""
 
@@ -60,6 +63,10 @@ class Coalescing:
     def pause(self) -> float:
         """The seconds to wait after a tick before the next one; 0: no pause, wait for a connection."""
         return self._pause if self._account < 0 else 0.0
+
+    def gathered_nothing(self) -> None:
+        """Count a pause after which no connection was ready, as between two bursts of a server."""
+        self._account += WASTED_WAKE_UPS * WAKE_UP
 
     def record(self, started: float, ended: float, served: int) -> None:
         """Count a tick.

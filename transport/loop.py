@@ -268,8 +268,10 @@ class PollerLoop(Loop):
         served = self._guarded_tick()
         if served >= TICK_EVENTS:
             return 0.0
-        # A pause that found nothing was one too many: wait.
-        return (self._coalescing.pause or WAIT) if served else WAIT
+        if served:
+            return self._coalescing.pause or WAIT
+        self._coalescing.gathered_nothing()  # the pause was one too many: wait
+        return WAIT
 
     def limit_pauses(self, seconds: float) -> None:
         self._coalescing.longest = min(self._coalescing.longest, seconds)

@@ -172,7 +172,9 @@ static void open_gate(uint32_t gate) {
             continue;
         uint64_t period = period_of(connection);
         uint64_t spread = connection->load.spread_ms ? connection->load.spread_ms * 1000000ull : period;
-        pace(connection, begin + spread * number++ / waiting);
+        /* Multiples of the golden ratio: evenly over the time, and over each stream's period, so that none are in step. */
+        double share = number++ * 0.6180339887498949;
+        pace(connection, begin + (uint64_t)((double)spread * (share - (double)(uint64_t)share)));
     }
 }
 

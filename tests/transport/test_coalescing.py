@@ -187,6 +187,26 @@ async def test_events_together_do_not_pause(opened: Callable[[Streams], Stream],
     assert max(streams.delays) < burst * work * 1.1
 
 
+async def test_pauses_between_bursts_are_given_up(
+    opened: Callable[[Streams], Stream], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A burst each 0.55 ms, so often that wake-ups take their share of the core, and a pause that ends before it."""
+    empty = 0
+    gathered_nothing = Coalescing.gathered_nothing
+
+    def count(self: Coalescing) -> None:
+        nonlocal empty
+        empty += 1
+        gathered_nothing(self)
+
+    monkeypatch.setattr(Coalescing, "gathered_nothing", count)
+    streams, ticks = await deliver(
+        opened, autojump_clock, count=100, rate=5 / 0.00055, work=14e-6, seconds=0.4, burst=5
+    )
+    assert len(streams.delays) / 5 * 0.9 < ticks, "a tick for each burst"
+    assert 0 < empty < ticks / 10
+
+
 async def test_a_full_core_does_not_pause(opened: Callable[[Streams], Stream], autojump_clock: MockClock) -> None:
     """The loop has the whole time for the events, which are more than it can serve."""
     work, begin = 14e-6, trio.current_time()
