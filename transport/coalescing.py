@@ -40,7 +40,7 @@ WAKE_UP: float = 0.00006
 WAKE_UP_SHARE: float = 0.1
 """The share of the core that wake-ups may take before the loop pauses."""
 
-WASTED_WAKE_UPS = 4
+WASTED_WAKE_UPS: int = 4
 """A pause that gathered nothing is a wake-up more and not one less: it earns so many wake-ups without a pause."""
 
 ACCOUNT_LIMIT: float = 0.001
