@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .answers import Answer, Series
+from .answers import Answer, Row, Series, number
 from .clients import AIOHTTP, CURL, FLOOR, OPENAI, OURS, SDK_OF, Client
 from .runs import Measured, Run, RunError, measure
 
@@ -162,6 +162,23 @@ def over_tls(floor: Search, ours: int, answer: Answer) -> None:
         target=f"≥ {TLS_SHARE:g} × floor",
         met=bool(theirs) and ours >= TLS_SHARE * theirs,
     )
+
+
+def reason(row: Row, rows: list[Row], notes: list[str]) -> str:
+    """Return why a target is missed, by the rows and notes of the same answer. Empty: they do not explain it."""
+    where, _, label = row.what.partition(", ")
+    late = [note.casefold().partition(": above ")[0] for note in notes if "the load source was late" in note]
+    floor = next((each.value for each in rows if each.what == f"chat, {FLOOR.label}"), 0.0)
+    factors = {client.label: factor for client, factor in CHAT_FACTORS.items()}
+    asked = row.value * factors.get(label, 0.0)
+    if label == OURS.label and row.ratio:
+        asked = row.value / row.ratio * DIALECT_FACTOR
+    if floor and asked > floor:
+        limit = " (above that the load source was late)" if f"{FLOOR.label}, chat" in late else ""
+        return f"it asks for {number(asked)} streams; the bare loop carried {number(floor)} in chat{limit}"
+    if f"{OURS.label}, {where}" in late:
+        return "the load source was late above this figure of ours, so it may be too low"
+    return ""
 
 
 def answer(run: Run) -> Answer:

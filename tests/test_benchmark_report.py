@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
-from benchmarks.answers import Answer, Series
+from benchmarks import live_streams, report
+from benchmarks.answers import Answer, Row, Series
 
 FIRST, SECOND, THIRD = "live_streams", "memory", "start"
 
@@ -72,8 +72,26 @@ def test_a_whole_run_forgets_earlier_ones(folder: Path) -> None:
 
 def test_a_missed_target_has_its_reason(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(report.REASONS, (FIRST, "manystream"), "the interpreter")
-    report.write({FIRST: answer(FIRST, 5.0, met=False)}, "python")
-    assert "| MISSED: the interpreter |" in (folder / "RESULTS.md").read_text()
+    missed = {name: answer(name, 5.0, met=False) for name in (FIRST, SECOND)}
+    report.write(missed, "python")
+    verdicts = re.findall(r"MISSED.*(?= \|)", (folder / "RESULTS.md").read_text())
+    assert verdicts == ["MISSED: the interpreter", "MISSED: not explained"]
+
+
+@pytest.mark.parametrize(
+    ("floor", "notes", "expected"),
+    [
+        (900.0, [], "it asks for 2,000 streams; the bare loop carried 900 in chat"),
+        (2100.0, [], ""),
+        (2100.0, ["Manystream, chat: above 900 the load source was late, not the client"], "the load source was late"),
+        (2100.0, ["Manystream, gemini: above 900 the load source was late, not the client"], ""),
+    ],
+)
+def test_the_floor_and_the_source_explain_a_limit(floor: float, notes: list[str], expected: str) -> None:
+    rows = [Row("chat, openai SDK", 50.0, "streams", 18.0), Row("chat, bare epoll + orjson (floor)", floor, "streams")]
+    found = live_streams.reason(rows[0], rows, notes)
+    assert found.startswith(expected)
+    assert bool(found) == bool(expected)
 
 
 def test_pages_get_the_figures(folder: Path) -> None:
