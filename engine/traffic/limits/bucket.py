@@ -141,7 +141,8 @@ class ReportedBucket:
     noted: the rate that was last logged.
     as_of: the time of sending of the call whose response has reported the rate. Responses of earlier calls may come
         later, and do not change it.
-    begun: when this number was reported first, and the calls that the server had answered by then.
+    begun: since when the number holds: the first call, the latest refusal before it, or the change to this number.
+    answered: the units that the server has answered of calls that were sent since then.
     size: the size of the server's bucket, as far as its reports show it.
     """
 
@@ -153,7 +154,8 @@ class ReportedBucket:
     whole: float = 0.0
     noted: float = 0.0
     as_of: float = -math.inf
-    begun: tuple[float, int] = (0.0, 0)
+    begun: float = 0.0
+    answered: float = 0.0
     size: BucketSize = field(default_factory=BucketSize)
 
     @property

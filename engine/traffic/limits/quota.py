@@ -202,13 +202,15 @@ REFUSALS_OF_CACHED = 5
 """Refusals of a call after which its input counts against whole limits of a server that counts no cached input."""
 
 EXCEEDED = 2.0
-"""A reported limit of requests of which the server has answered so many times as much since its latest refusal is none;
-one of a minute may be one of a second. Windows that begin at set times let through twice the limit."""
+"""A reported limit of which the server has answered so many times as much since its latest refusal is none; one of
+requests a minute may be one of a second. Windows that begin at set times let through twice the limit."""
 
 LEAST_REPORTED = 61.0
 """Seconds in which a reported limit allows at least one call like the one with whose response it came, or its window if
 that is longer. Less is a mistake of the server, and would hold calls back for hours. In a minute it is less than one,
 so that an accepted call refutes it."""
+
+_REQUEST = FREE._replace(requests=1.0)
 
 FLOORED = (Unit.REQUESTS, Unit.OUTPUT_TOKENS)
 """The units of which that is known. The input may be counted in another way: `_without_refuted` compares it."""
@@ -265,10 +267,11 @@ class Quota:
         self.news: list[str] = []
         self._per_second: set[str] = set()  # names of reported limits that are no limits of a minute
         self._refuted: dict[str, float] = {}  # reported limit → more than that was used by one call
+        self._exceeded: dict[str, float] = {}  # the same → by the calls since the latest refusal
         self._totals = FREE
         self._refused_cost = FREE  # that the server did not count
-        self._answered = 0  # calls that the server has accepted, as far as their answers show
-        self._begun = (math.inf, 0)  # when the first call or the latest refusal was, and those answered by then
+        self._begun = math.inf  # when the first call was sent, or the latest refusal came
+        self._answered = FREE  # what the server has answered of calls since then
         self._first_sent_at = math.inf
         self._last_sent_at = -math.inf
         self._refusals = 0  # in a row; those of calls that were sent together count as one
@@ -407,7 +410,7 @@ class Quota:
         self.sent += 1
         self.running += 1
         if now < self._first_sent_at:
-            self._first_sent_at, self._begun = now, (now, 0)
+            self._first_sent_at = self._begun = now
         self._last_sent_at = now
         permit.sent_at = now
         permit.sent_before = self._totals
@@ -419,8 +422,7 @@ class Quota:
         """Record the head of a response that is not a refusal. `accepted`: it is no error either."""
         if accepted:
             report = self._without_refuted(report, permit)
-            self._answered += 1
-            self._drop_exceeded(now)
+            self._count(_REQUEST, permit, now)
         self._read(report, permit, now)
         self._accept(permit, now)
 
@@ -436,9 +438,11 @@ class Quota:
         self._change(permit, refund, now)
         self._refused_cost = cost_of(Cost, map(add, self._refused_cost, refund))
         self._close(permit)
+        if report.refusal is Refusal.RATE:
+            self._begun, self._answered = now, FREE
+            self._exceeded.clear()
         self._read(report, permit, now)
         if report.refusal is Refusal.RATE:
-            self._begun = (now, self._answered)
             self._learn(permit, report, now)
         elif report.refusal is Refusal.SPENT:
             self.spent_until = now + SPENT_FOR
@@ -463,6 +467,7 @@ class Quota:
             self._change(permit, refund, now, declared_only=declared_only)
             if answered:
                 self._refute(usage, now - permit.sent_at)
+                self._count(usage._replace(requests=0.0), permit, now)
         self._close(permit)
 
     def release(self, permit: Permit, now: float) -> None:
@@ -530,7 +535,8 @@ class Quota:
         for limit in report.limits:
             # Servers report an unknown limit as 0 of 0. A `remaining` without a limit has no rate. The limits of other
             # service tiers than the usual one are left out.
-            if limit.limit and limit.limit > self._refuted.get(limit.name, 0.0) and not limit.tier:
+            refuted = max(self._refuted.get(limit.name, 0.0), self._exceeded.get(limit.name, 0.0))
+            if limit.limit and limit.limit > refuted and not limit.tier:
                 least = permit.cost[limit.unit] / max(1.0, LEAST_REPORTED / limit.window)
                 if limit.limit < least and limit.unit in FLOORED:
                     limit = replace(limit, limit=least, remaining=None)
@@ -539,10 +545,9 @@ class Quota:
     def _read_limit(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         if limit.name in self._per_second:
             limit = replace(limit, window=SECOND)
-        is_new = limit.unit is Unit.REQUESTS and limit.name not in self.reported
-        if is_new and self._is_exceeded(limit.limit or 0.0, limit.window, self._begun, now):
-            if limit.window == MINUTE:
-                self._per_second.add(limit.name)
+        is_new, number, answered = limit.name not in self.reported, limit.limit or 0.0, self._answered[limit.unit]
+        if is_new and self._drop_exceeded(limit, number, answered, self._begun, now):
+            if limit.name not in self._exceeded:
                 self._read_limit(limit, permit, now)
             return
         self._read_number(limit, permit, now)
@@ -556,19 +561,28 @@ class Quota:
                     level = min(cost, bucket.capacity) - bucket.rate * max(limit.reset, 0.0)
                     bucket.level = max(bucket.fill(now), level)
 
-    def _drop_exceeded(self, now: float) -> None:
-        """Forget the reported limits of requests that the server exceeds, also with answers that report nothing."""
-        for name, reported in [*self.reported.items()]:
-            if reported.unit is not Unit.REQUESTS or reported.declared:
-                continue
-            if self._is_exceeded(reported.limit, reported.window, reported.begun, now):
-                del self.reported[name]
-                if reported.window == MINUTE:
-                    self._per_second.add(name)
+    def _count(self, used: Cost, permit: Permit, now: float) -> None:
+        """Count what the server has answered, and forget the reported limits that it exceeds, also with answers that
+        report nothing."""
+        if permit.sent_at >= self._begun:
+            self._answered = cost_of(Cost, map(add, self._answered, used))
+        for reported in [*self.reported.values()]:
+            if not reported.declared and permit.sent_at >= reported.begun:
+                reported.answered += used[reported.unit]
+                self._drop_exceeded(reported, reported.limit, reported.answered, reported.begun, now)
 
-    def _is_exceeded(self, number: float, window: float, begun: tuple[float, int], now: float) -> bool:
-        since, before = begun
-        return self._answered - before > EXCEEDED * number * (1.0 + max(0.0, now - since) / window)
+    def _drop_exceeded(
+        self, of: ReportedLimit | ReportedBucket, number: float, answered: float, since: float, now: float
+    ) -> bool:
+        """Forget a reported limit if more was answered since a time. Return whether it was."""
+        if answered <= EXCEEDED * number * (1.0 + max(0.0, now - since) / of.window):
+            return False
+        self.reported.pop(of.name, None)
+        if of.unit is Unit.REQUESTS and of.window == MINUTE:
+            self._per_second.add(of.name)
+        else:
+            self._exceeded[of.name] = number
+        return True
 
     def _read_number(self, limit: ReportedLimit, permit: Permit, now: float) -> None:
         reported, age, rate = self.reported.get(limit.name), now - permit.sent_at, (limit.limit or 0.0) / limit.window
@@ -582,7 +596,7 @@ class Quota:
                 level = min(bucket.capacity, left + self._refused_cost[limit.unit])
             bucket.level = max(level, self._least_level(limit.unit, permit))
             reported.as_of = permit.sent_at
-            reported.begun = (now, self._answered)
+            reported.begun, reported.answered = self._begun, self._answered[limit.unit]
             reported.size.read(limit, age)
             self._note(reported, "reported")
             return
@@ -591,7 +605,7 @@ class Quota:
             reported.as_of = permit.sent_at
             if abs(rate - bucket.rate) > 1e-9 * rate:
                 bucket.scale(rate, now)
-                reported.begun = (now, self._answered)
+                reported.begun, reported.answered = now, 0.0
                 if abs(rate - reported.noted) > NOTED_CHANGE * reported.noted:
                     self._note(reported, "changed")
         is_smaller = reported.size.read(limit, age)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 import trio
@@ -328,6 +330,57 @@ def test_answers_that_report_nothing_refute_a_tiny_limit(at: int) -> None:
     for number, call in enumerate(calls):
         quota.confirm(call, QuotaReport((limit,)) if number == at else QuotaReport(), 0.1)
     assert quota.reported == {}
+
+
+@pytest.mark.parametrize("seconds", [0, 2, 90])
+@pytest.mark.parametrize(
+    ("unit", "limit", "kind", "body"),
+    [("tokens", 200, ms.OpenAIChat, BODY), ("input-tokens", 200, ms.Anthropic, CLAUDE)],
+    ids=["tokens", "input"],
+)
+async def test_all_that_is_answered_refutes_a_used_up_limit(
+    unit: str, limit: int, kind: type[ms.OpenAIChat], body: str, seconds: float, autojump_clock: MockClock
+) -> None:
+    """No single answer uses more than the limit, of which each says that nothing is left."""
+    headers = (
+        f"x-ratelimit-limit-{unit}: {limit}\r\nx-ratelimit-remaining-{unit}: 0\r\nx-ratelimit-reset-{unit}: 60s\r\n"
+    )
+    if kind is ms.Anthropic:
+        headers = f"anthropic-ratelimit-{unit}-limit: {limit}\r\nanthropic-ratelimit-{unit}-remaining: 0\r\n"
+    body = re.sub(r'"(prompt|input)_tokens": \d+', r'"\1_tokens": 105', body)
+
+    async def serve(line: Line) -> None:
+        while await line.request():
+            await trio.sleep(seconds)
+            await line.send(answer(body, headers=headers))
+
+    async with (
+        open_peer(serve) as peer,
+        ms.open_engine([kind("k", peer.url, name="openai")], traffic=ms.Traffic()) as engine,
+        engine.map([ms.Request("openai/gpt-5", "hi", max_output_tokens=9)] * 300, concurrency=300) as results,
+    ):
+        assert [completion.success async for _, completion in results] == [True] * 300
+    assert trio.current_time() < 900
+
+
+def test_calls_before_a_refusal_refute_no_limit() -> None:
+    """They may have been answered out of a bucket that was full. Those after it count, of which none was refused."""
+    quota = Quota(Charging())
+    report = QuotaReport((ReportedLimit("tokens", Unit.TOKENS, MINUTE, 200, 0),))
+    calls = [send(quota, 0) for _ in range(9)]
+    quota.refuse(calls.pop(), replace(report, refusal=Refusal.RATE), 1)
+    for call in calls:
+        quota.confirm(call, report, 2)
+        quota.settle(call, Cost(1, 100, 0, 100), 2)
+    assert list(quota.reported) == ["tokens"]
+    for call in [send(quota, 3) for _ in range(5)]:
+        quota.confirm(call, report, 4)
+        quota.settle(call, Cost(1, 100, 0, 100), 4)
+    assert quota.reported == {}
+    quota.refuse(send(quota, 5), replace(report, refusal=Refusal.RATE), 6)
+    call = send(quota, 7)
+    quota.confirm(call, report, 8)
+    assert list(quota.reported) == ["tokens"]
 
 
 @pytest.mark.parametrize("reports", [True, False])
