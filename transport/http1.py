@@ -433,7 +433,6 @@ class Connection(_HotSlots):
             self._broken(self._outgoing.reset or end)
 
     def _broken(self, end: EarlyEnd) -> None:
-        """Close the connection and end the exchange with an error."""
         exchange = self._exchange
         unread = self.state is HEAD and not self.received and not self._outgoing.started
         phase = Phase.BODY if self.state is BODY else Phase.SEND if self._outgoing.error else Phase.HEAD

@@ -107,7 +107,6 @@ class Outgoing:
         self.open = False
 
     def report_sent(self) -> None:
-        """Call `on_sent`, if it is set, and forget it."""
         on_sent, self.on_sent = self.on_sent, None
         if on_sent is not None:
             on_sent()

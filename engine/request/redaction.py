@@ -224,7 +224,6 @@ class KeyFilter:
         return "".join([*pieces, text[position:hold]]).encode("latin-1"), data[hold:]
 
     def hide(self, data: bytes) -> bytes:
-        """Return whole bytes without keys."""
         return self.split(data, last=True)[0]
 
 

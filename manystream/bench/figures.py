@@ -44,7 +44,6 @@ class Window:
     ended: int = field(default=0, init=False)  # calls that succeeded or failed
 
     def add(self, other: Window) -> None:
-        """Add the figures of another process's window."""
         for name, counts in other.spans.items():
             merge(self.spans[name], counts)
         self.ok += other.ok
@@ -221,7 +220,6 @@ class Figures:
         return found
 
     def summary(self, name: str) -> Summary:
-        """Return what is reported of a figure."""
         return summary_of(self.histograms(name))
 
     # --- several processes ---

@@ -61,7 +61,6 @@ def seconds_of(bucket: int) -> float:
 
 
 def merge(total: Counts, more: Mapping[int, int]) -> None:
-    """Add the counts of one histogram to another one."""
     for bucket, count in more.items():
         total[bucket] += count
 

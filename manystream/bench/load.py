@@ -281,7 +281,6 @@ class Load:
                 self._freed = trio.Event()
 
     def _next_session(self) -> None:
-        """Start a session in a free place."""
         if self._may_start():
             self.figures.due += 1
             self._start(self._work.session())

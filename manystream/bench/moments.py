@@ -216,7 +216,6 @@ class NotingSocket(socket.socket):
         return int.from_bytes(info[place : place + 4], sys.byteorder)
 
     def close(self) -> None:
-        """Close the socket, and count its retransmits."""
         if self.fileno() >= 0:
             self.wire.closes(self)
         super().close()

@@ -150,7 +150,6 @@ def finish(axes: Axes, title: str, **more: str) -> None:
 
 
 def _draw_shares(figure: Figure, windows: dict[str, list[Counts]]) -> None:
-    """Draw the share of the spans up to each time."""
     axes = figure.subplots()
     for name, found in windows.items():
         whole = sorted(merged(found).items())
@@ -161,7 +160,6 @@ def _draw_shares(figure: Figure, windows: dict[str, list[Counts]]) -> None:
 
 
 def _draw_windows(figure: Figure, windows: dict[str, list[Counts]]) -> None:
-    """Draw two percentiles of each window of the run."""
     axes = figure.subplots()
     for name in ("ttft", "itl"):
         for share, style in ((0.5, "-"), (0.99, "--")):
@@ -172,7 +170,6 @@ def _draw_windows(figure: Figure, windows: dict[str, list[Counts]]) -> None:
 
 
 def _draw_curve(figure: Figure, steps: list[JSONObject]) -> None:
-    """Draw the latency over the throughput that each step reached."""
     for axes, name in zip(figure.subplots(1, 2), ("ttft", "tpot"), strict=True):
         for column in ("p50", "p99"):
             found = [(number(step, "output_tokens_per_second"), number(step, f"{name}.{column}")) for step in steps]

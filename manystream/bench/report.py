@@ -35,12 +35,10 @@ def number(page: JSONObject, path: str) -> float | None:
 
 
 def numbers(page: JSONObject, name: str) -> list[float]:
-    """Return the numbers in a member that is an array."""
     return [value for value in items(page, name) if isinstance(value, (int, float))]
 
 
 def texts(page: JSONObject, name: str) -> list[str]:
-    """Return the texts in a member that is an array."""
     return [text for text in items(page, name) if isinstance(text, str)]
 
 

@@ -33,7 +33,6 @@ def dumps_sorted(value: object) -> bytes:
 
 
 def dumps_text(value: object) -> str:
-    """Serialise to compact text."""
     return orjson.dumps(value).decode()
 
 

@@ -264,7 +264,6 @@ class PromptCaches:
         return content
 
     def _machine(self, account: str, key: str, now: float) -> int:
-        """The machine of a request."""
         if not key:
             return self._source.randrange(len(self._machines))
         if len(self._keys) > MANY:

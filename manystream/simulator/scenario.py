@@ -196,7 +196,6 @@ def _repeat_results(prompt: Prompt) -> tuple[str, ...]:
 
 
 def _called_tools(prompt: Prompt, knobs: Knobs, kind: str) -> Sequence[ToolDeclaration]:
-    """The tools that the answer calls, in order."""
     choice = prompt.tool_choice
     if choice == "none" or knobs.calls == 0:
         return ()

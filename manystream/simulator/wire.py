@@ -44,9 +44,7 @@ class Wire(Protocol):
         """The events of a stream, framed."""
         ...
 
-    def body(self, prompt: Prompt, scenario: Scenario) -> bytes:
-        """The body of an unstreamed answer."""
-        ...
+    def body(self, prompt: Prompt, scenario: Scenario) -> bytes: ...
 
     def error_body(self, failure: APIError) -> bytes:
         """The body of an error response."""

@@ -189,7 +189,6 @@ class Drawn:
 
 
 def fit_servers(recorded: Recorded) -> Fit:
-    """Fit every server of a recording."""
     fit, exchanges = Fit(recorded, {}), recorded.exchanges
     _find_loads(recorded)
     groups: dict[tuple[int, bool], array[int]] = {}
@@ -303,7 +302,6 @@ def fit_line(columns: Sequence[Sequence[float]], values: Sequence[float]) -> tup
 
 
 def key_text(provider: int, key: int) -> str:
-    """Return the text of a simulated key."""
     return f"key-{provider}-{key}"
 
 

@@ -179,7 +179,6 @@ class Recorded:
         return self.servers.number(name)
 
     def is_answer(self, row: int) -> bool:
-        """Return whether an exchange brought a whole answer."""
         return self.exchanges["how"][row] == WHOLE and 200 <= self.exchanges["status"][row] < 300
 
     def rows(self, call: int) -> list[int]:

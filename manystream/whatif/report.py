@@ -160,7 +160,6 @@ ROWS: tuple[str, ...] = ("calls", "failed", "refused", "cost", "p50", "p95", "wa
 
 
 def cells(figures: Figures) -> tuple[str, ...]:
-    """Return the cells of `ROWS`."""
     cost = "-" if figures.cost is None else f"${figures.cost:,.4f}"
     times = (figures.latency.p50, figures.latency.p95, figures.waited, figures.wait.p95)
     counts = (f"{count:,}" for count in (figures.calls, figures.failed, figures.refused))

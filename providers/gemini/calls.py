@@ -83,7 +83,6 @@ class FunctionCalls:
         return True
 
     def close(self, events: list[Event], *, complete: bool) -> None:
-        """End all open calls."""
         while self._open:
             self._close(self._open.pop(0), events, complete=complete)
 

@@ -267,7 +267,6 @@ class InteractionsStream(BlockStream):
         return events
 
     def signature(self, index: int, delta: JSONObject) -> Sequence[Event]:
-        """Add a signature to the step at an index."""
         self.reader.sign(self.opened.get(index), string(delta, "signature"))
         return ()
 

@@ -277,7 +277,6 @@ def same_value(one: JSON, other: JSON) -> bool:
 
 
 def same_text(one: str, other: str) -> bool:
-    """Return whether two texts are JSON of equal value."""
     try:
         return same_value(exact_loads(one), exact_loads(other))
     except MalformedJSONError:

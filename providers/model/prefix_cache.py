@@ -163,7 +163,6 @@ class PrefixCache:
         self._prefixes = (prefix, *others[: MAX_PREFIXES - 1])
 
     def forget(self, key: Hashable) -> None:
-        """Drop the prefix with this key."""
         self._prefixes = tuple(other for other in self._prefixes if other.key != key)
 
 

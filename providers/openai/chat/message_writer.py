@@ -231,7 +231,6 @@ class MessageWriter:
         return True
 
     def call(self, block: ToolCall, id: str) -> JSONObject:
-        """Return a tool call with this id."""
         function: JSONObject = {"name": block.name, "arguments": block.arguments or "{}"}
         if block.state is None:
             return {"id": id, "type": "function", "function": function}

@@ -54,7 +54,6 @@ class _Detail:
         self.pieces: list[str] = [] if name is None else [string(fragment, name) or ""]
 
     def merge(self, fragment: JSONObject) -> None:
-        """Add a fragment."""
         for key, value in fragment.items():
             if key == self.name:
                 self.pieces.append(value if type(value) is str else "")

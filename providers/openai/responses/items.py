@@ -271,7 +271,6 @@ def matched_places(received: dict[int, str], delivered: dict[int, str]) -> dict[
 
 
 def _parts_of(message: JSONObject) -> list[JSON]:
-    """Return the content parts of a whole message."""
     content = message.get(CONTENT)
     if type(content) is str or type(content) is dict:
         # A few servers send the text itself, or in JSON mode the object, instead of the list of parts.
@@ -517,7 +516,6 @@ class ProviderItem:
         return isinstance(held, ProviderBlock) and {**held.data, "id": None} == {**item, "id": None}
 
     def take(self, item: JSONObject) -> Sequence[Event]:
-        """Read the whole item."""
         self.done = True
         return self.open(item)
 

@@ -171,7 +171,6 @@ class ResponsesStream(JSONStream):
         return ()
 
     def refusal_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to a refusal."""
         text = _text(value)
         if not text:
             return ()
@@ -189,7 +188,6 @@ class ResponsesStream(JSONStream):
         return () if reasoning is None else reasoning.delta(source, text)
 
     def arguments_delta(self, value: JSONObject, data: bytes) -> Sequence[Event]:
-        """Append to a call's arguments."""
         text = _text(value)
         if not text:
             return ()
