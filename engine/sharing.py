@@ -82,9 +82,6 @@ class Sharing:
         share.on_want = self._want
         self._running: Cancellable = backend.start(self._run)
 
-    def __repr__(self) -> str:
-        return f"<Sharing {self._file.path}>"
-
     def leave(self, *, has_ended: bool = False) -> None:
         """Note in the file what the calls have used in all, so that the rest is free. No call may run any more.
 
@@ -174,9 +171,6 @@ class SharedFile:
         self._status: os.stat_result | None = None
         self._swept_at = -math.inf
         _files.add(self)
-
-    def __repr__(self) -> str:
-        return f"<SharedFile {self.path}>"
 
     def join(self, *, again: bool = False) -> int | dict[str, str | float]:
         """As `join` of `shared_rows`. Raises `SharedFileError`."""

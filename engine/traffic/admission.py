@@ -109,9 +109,6 @@ class Admission(WaitingCall):
     _slot_seconds: float = field(default=0.0, init=False)
     _hedging: Hedging | None = field(default=None, init=False)  # from the first attempt on
 
-    def __repr__(self) -> str:
-        return f"<Admission to {self._candidate.limiter!r}, {len(self._waiting)} queues>"
-
     @property
     def _now(self) -> float:
         return self._candidate.limiter.runtime.loop.clock()

@@ -137,9 +137,6 @@ class EngineShare:
         self._retry_at = -math.inf
         self._ahead = clock() - file_clock()  # of the clock of the file
 
-    def __repr__(self) -> str:
-        return f"<EngineShare {len(self._entries)} rates, {len(self._accounts)} budgets>"
-
     # --- what traffic control takes ---
 
     def rate(self, key: str, account: Hashable) -> LeasedRateLimit:

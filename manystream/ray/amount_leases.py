@@ -130,9 +130,6 @@ class AmountKeeper:
         self._needs: dict[str, None] = {}
         """the holders that need more than is free, the one that has waited longest first"""
 
-    def __repr__(self) -> str:
-        return f"<AmountKeeper {self.used:,} used, {self.counted:,} counted of {self.limit:,}>"
-
     @property
     def free(self) -> int:
         """The amount that was not given to any holder."""

@@ -46,9 +46,6 @@ class Ledger:
     _place: dict[LineId, int | None] = field(default_factory=dict[LineId, int | None], init=False)
     _count_waiting: int = field(default=0, init=False)
 
-    def __repr__(self) -> str:
-        return f"<Ledger {self.waiting} waiting, {self.out} at {len(self._actors)} actors, {self.answered} answered>"
-
     @property
     def waiting(self) -> int:
         """The number of rows that wait for an actor."""

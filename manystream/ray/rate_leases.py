@@ -128,9 +128,6 @@ class Keeper:
         self._ends: deque[tuple[float, str, int]] = deque()
         """When each lease ends, its holder and its number, in the order of the grants."""
 
-    def __repr__(self) -> str:
-        return f"<Keeper {self.granted:g} of {self._limit / PARTS:g} granted to {len(self._accounts)} holders>"
-
     @property
     def holders(self) -> KeysView[str]:
         """The holders whose last lease has not ended."""
@@ -214,9 +211,6 @@ class Holder:
     name: str  # the holder's name. It must be new for each process, because a keeper knows the leases of a name.
     gauge: LeasedBucket  # what uses the leases: a bucket that fills at their rate
     _lease: Lease = field(default_factory=lambda: Lease(NO_LEASE, -math.inf, 0.0), init=False)
-
-    def __repr__(self) -> str:
-        return f"<Holder {self.name} {self._lease.rate:g}/s until {self._lease.asked_at + LEASE_SECONDS:.3f}>"
 
     def ask(self, wanted: float, now: float) -> LeaseRequest:
         """Return a request for the next lease. Send it each `RENEW_SECONDS`.

@@ -61,9 +61,6 @@ class RayJournal:
     path: str  # the file of answers, for messages
     _actor: Any
 
-    def __repr__(self) -> str:
-        return f"<RayJournal {self.path}>"
-
     def lookup(self, ids: Sequence[LineId]) -> dict[LineId, bytes]:
         return self._get(self._actor.lookup.remote(list(ids)))
 

@@ -38,9 +38,6 @@ class SharedBudget:
         """number of rows that the budget did not allow, without an answer between them"""
         self.is_spent: bool = False
 
-    def __repr__(self) -> str:
-        return f"<SharedBudget {self._keeper!r}>"
-
     @property
     def spent(self) -> float:
         """The US dollars that were spent in all runs, and those that lost workers may have spent."""

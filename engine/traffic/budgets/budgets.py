@@ -577,9 +577,6 @@ class Budgets(Pump):
         self._noted: dict[Account, None] = {}  # changed since the observer was notified of them
         self._sending: list[Account] = []  # the observer is notified of them now
 
-    def __repr__(self) -> str:
-        return f"<Budgets {len(self._budgets.budgets)} budgets>"
-
     def add(self, tenant: str, budget: Budget) -> None:
         """Add a budget for the calls of one tenant. Raises `InvalidRequestError` for one in `usd` without prices."""
         if self.price is None and budget.limits("usd"):

@@ -42,9 +42,6 @@ class AmountHolder:
         self.on_need: Callable[[], None] | None = None
         self._on_change: Callable[[], object] | None = None
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.spent:,} used, {self.taken:,} taken, {self.free:,} free>"
-
     @property
     def free(self) -> int:
         """What calls may reserve. It is negative if a call has used more than it had reserved."""

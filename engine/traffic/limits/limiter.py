@@ -595,9 +595,6 @@ class Limiter(Pump):
         if load_ways and prepare is not None and state.concurrency is not None:
             self._load_watch = LoadWatch(state.name, load_ways, runtime, prepare, self._loaded)
 
-    def __repr__(self) -> str:
-        return f"<Limiter {self.state.name}, {self.state.queue.length} waiting>"
-
     # --- sending ---
 
     def enter(self, permit: Permit, now: float, *, again: bool, deadline: float = math.inf) -> None:

@@ -160,9 +160,6 @@ class Permit:
         """True if the call is the first in its tenant's line. Only such a call can be the next of the queue."""
         return self.line is not None and self.line.first is self
 
-    def __repr__(self) -> str:
-        return f"Permit({self.state.name}, {self.priority}, tenant={self.tenant!r}, cost={tuple(self.cost)})"
-
 
 class TenantLine:
     """The waiting calls of one tenant in one class, as a linked list, so that a call leaves the middle in O(1).

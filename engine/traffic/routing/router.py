@@ -580,9 +580,6 @@ class Router(Pump):
         for target in targets:
             target.host.listen(self.host_changed)
 
-    def __repr__(self) -> str:
-        return f"<Router {self.name or self.targets[0].provider}, {self.held} waiting>"
-
     @property
     def held(self) -> int:
         """The number of calls that wait until a target is used again."""
