@@ -500,7 +500,8 @@ class Admission(WaitingCall):
             self._hedging.disarm()
         if targets is not None:
             self._end_hold(targets, now)
-        self._left(self._queued, now)
+        if self._entered > NEVER:
+            self._left(self._queued, now)
         if targets is not None:
             self._leave(now, self._waiting)
         error = None if outcome is None else outcome.error
