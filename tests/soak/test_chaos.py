@@ -271,7 +271,7 @@ class Chaos:
             with trio.move_on_after(60):
                 await process.wait()
             self.expect(process.returncode == (-9 if kills else 0), f"the gateway's exit status: {process.returncode}")
-        self.check_traces(answered)
+        self.check_traces(answered, may_miss=8 if kills else 0)
 
     async def clients(self, port: int, name: str, answered: list[str]) -> None:
         """Be one client after the other."""
@@ -310,7 +310,8 @@ class Chaos:
                 received = b"".join([data async for data in connection])
         self.search(received, f"an answer of the gateway to {mark}")
         if kind == "whole":
-            self.check_answer(mark, streamed, received, answered)
+            # a slot whose trace is a link has no trace
+            self.check_answer(mark, streamed, received, [] if slot == "/slots/linked" else answered)
 
     def check_answer(self, mark: str, streamed: bool, received: bytes, answered: list[str]) -> None:
         """Check that a client got one response, whole or cut."""
@@ -332,7 +333,7 @@ class Chaos:
             ends = not streamed or any(word in body for word in TERMINALS)
             self.expect(ends, f"{mark}: a stream without an end: {body[-300:]!r}")
 
-    def check_traces(self, answered: list[str]) -> None:
+    def check_traces(self, answered: list[str], may_miss: int) -> None:
         """Check that no request of a gateway is in two lines of traces, and each answered one is in one."""
         for path in (self.folder / "traces").iterdir():
             if path.is_symlink():
@@ -347,8 +348,8 @@ class Chaos:
         seen = self.traced
         self.counts["traces: calls"] = seen.total()
         self.expect(max(seen.values(), default=1) == 1, f"twice in the traces: {seen.most_common(3)}")
-        linked = sum(not seen[mark] for mark in answered)  # of the slot whose trace is a link, so that it has none
-        self.expect(linked <= len(answered) / 2, f"of {len(answered)} answered requests, {linked} are in no trace")
+        missing = [mark for mark in answered if not seen[mark]]
+        self.expect(len(missing) <= may_miss, f"of {len(answered)} answered requests, these are in no trace: {missing}")
 
     async def batch(self, number: int) -> None:
         """Run a batch until each line has its answer, and kill some of its runs."""
