@@ -56,6 +56,7 @@ from .request.preparer import Preparer
 from .request.redaction import KeyFilter as KeyFilter
 from .request.redaction import Redaction as Redaction
 from .request.redaction import redacted
+from .request.token_estimate import BYTES_PER_TOKEN as BYTES_PER_TOKEN
 from .traffic.admission import OK as OK
 from .traffic.budgets.amounts import NOTHING, Amounts
 from .traffic.budgets.budgets import REFUSAL_CODE as REFUSAL_CODE

@@ -17,7 +17,8 @@ from ...providers.catalog.selection import configured, named, select
 from ...providers.errors import InvalidRequestError
 from ...providers.model.cached_requests import NO_PREWARM, PREWARMING, with_marks
 from ...providers.model.request import Request, given_of
-from ...providers.wire.cache_marks import CACHE_CONTROL
+from ...providers.openai.thinking import takes_breakpoints
+from ...providers.wire.cache_marks import BREAKPOINT, CACHE_CONTROL
 from ...providers.wire.quirks import SessionField
 from ...providers.wire.wire_head import bearer, sent_session
 from ...transport.backend import Backend
@@ -115,7 +116,7 @@ class Preparer:
             or request.cache is not None
             or request.max_output_tokens == 0
         ):
-            request = _with_options(request, shared)
+            request = _with_options(request, shared, model)
         conversation = None
         if provider.websocket and stored is None and self._sockets is not None:
             conversation = self._sockets.conversation(request) if forwarded is None else forwarded.conversation
@@ -331,7 +332,7 @@ def _stored(shared: Shared) -> StoredAnswers:
     return stored
 
 
-def _with_options(request: Request, shared: Shared) -> Request:
+def _with_options(request: Request, shared: Shared, model: str) -> Request:
     """Return the request with cache marks, if it asks for them. Raises `InvalidRequestError` for an option of the
     request that only other dialects have.
     """
@@ -348,6 +349,8 @@ def _with_options(request: Request, shared: Shared) -> Request:
     if request.max_output_tokens == 0 and shared.dialect.name not in PREWARMING:
         raise InvalidRequestError("max_output_tokens", f"must be at least 1 for {shared.provider.name!r}{NO_PREWARM}")
     takes_marks = shared.dialect.name == "anthropic" or shared.provider.profile.quirks.cache_mark == CACHE_CONTROL
+    if shared.dialect.name == "openai-chat" and request.system and takes_breakpoints(model):
+        takes_marks = takes_marks or shared.provider.profile.quirks.cache_mark == BREAKPOINT
     return with_marks(request) if request.cache == "auto" and takes_marks else request
 
 

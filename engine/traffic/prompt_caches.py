@@ -10,7 +10,6 @@ import contextlib
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from hashlib import sha256
 
 from ...providers.catalog.dialect import WireRequest
 from ...providers.errors import InvalidRequestError
@@ -20,7 +19,15 @@ from ...providers.model.options import Priority
 from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request
 from ...providers.model.tokens import Usage
-from ...providers.wire.cache_marks import WirePrefix, asking_why, system_prefix, why_missed, wire_prefixes
+from ...providers.wire.cache_marks import (
+    WirePrefix,
+    asking_why,
+    digest_of,
+    in_order,
+    system_prefix,
+    why_missed,
+    wire_prefixes,
+)
 from ...providers.wire.wire_head import sent_session
 from ..call.attempt import Attempt
 from ..call.call import RunningCall, TargetRequest
@@ -137,9 +144,9 @@ class PromptCaches:
 
         A call without a session goes where the prefix of its prompt was sent before, if there is room.
         """
-        prefixes = [] if request.session is not None else self._prefixes(first.prepared.body)
-        if prefixes:
-            place = targets.route, self._digest(first.prepared.body, prefixes[0])
+        body, prefixes = self._prefixes(first.prepared)
+        if prefixes and request.session is None:
+            place = targets.route, self._digest(body, prefixes[0])
             now = self.runtime.loop.clock()
             for home in self._homes.get(place, ()):
                 candidate = targets.candidate_at(*home)
@@ -165,8 +172,7 @@ class PromptCaches:
         targets: Targets | None = None,
     ) -> Admission:
         """Return the admission control of a call, which waits for a prefix of its prompt if there is one."""
-        body = prepared.body
-        prefixes = self._prefixes(body)
+        body, prefixes = self._prefixes(prepared)
         if not prefixes:
             return Admission(candidate, spending, targets)
         key = access.name
@@ -182,7 +188,7 @@ class PromptCaches:
             if prefix.size / BYTES_PER_TOKEN >= least
         ]
         if self.options.diagnose and lines and lines[-1][0].answer_id:
-            prepared.body = asking_why(body, prepared.shared.dialect.name, lines[-1][0].answer_id)
+            prepared.body = asking_why(prepared.body, prepared.shared.dialect.name, lines[-1][0].answer_id)
         may_wait = request.priority != Priority.INTERACTIVE.value
         streamed = None
         is_plain = prepared.forwarder is None and prepared.durable is None and not prepared.asked
@@ -203,10 +209,13 @@ class PromptCaches:
             own = b'"%b":"%b"' % (CACHE_KEY.encode(), sent_session(field, session).encode())
             prepared.body = body.replace(own, b'"%b":"%b"' % (CACHE_KEY.encode(), key.encode()))
 
-    def _prefixes(self, body: bytes) -> list[WirePrefix]:
-        unmarked = self.options.unmarked
-        has_marks = b'"cache_control":{' in body or b'"prompt_cache_breakpoint":{' in body
-        return wire_prefixes(body, unmarked=unmarked) if has_marks or unmarked else []
+    def _prefixes(self, prepared: Prepared) -> tuple[bytes, list[WirePrefix]]:
+        """Return the prefixes of a prompt, and the body in which they are."""
+        body, unmarked = prepared.body, self.options.unmarked
+        if not unmarked and b'"cache_control"' not in body and b'"prompt_cache_breakpoint"' not in body:
+            return body, []
+        body = body if prepared.forwarder is None else in_order(body)
+        return body, wire_prefixes(body, unmarked=unmarked)
 
     def _digest(self, body: bytes, prefix: WirePrefix) -> bytes:
         (tools, tools_end), (rest, end) = prefix.tools, prefix.rest
@@ -214,8 +223,8 @@ class PromptCaches:
             same_size = len(known[0]) == tools_end - tools and len(known[1]) == end - rest
             if same_size and body.startswith(known[1], rest) and body.startswith(known[0], tools):
                 return known[2]
-        parts = body[tools:tools_end] if tools >= 0 else b"", body[rest:end]
-        digest = sha256(b"%d\0%b%b" % (len(parts[0]), *parts)).digest()
+        parts = prefix.parts(body)
+        digest = digest_of(*parts)
         if prefix.size <= LARGEST_RECENT:
             self._recent = [(*parts, digest), *self._recent[: RECENT - 1]]
         return digest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,8 +19,10 @@ from .. import (
     InvalidRequestError,
     JSONObject,
     ManystreamError,
+    Message,
     OnCompletion,
     ProviderError,
+    Request,
     TooManyCallsError,
     Usage,
 )
@@ -32,7 +35,7 @@ from .intake import Counters, Intake, WayFigures
 from .journal import INVALID_LINE, Records
 from .line_file import JournalError
 from .lines import ChooseModel, CommonOptions, Item, Line, LineError, LineId, read_item, read_line
-from .prices import Price, priceable
+from .prices import Price, pays_to_read, priceable
 from .records import answer_record, error_of, failure_record, target_of
 
 BATCH = "batch"
@@ -316,6 +319,12 @@ class LineCalls:
             counters.unpriced += 1
             counters.unpriced_reason = counters.unpriced_reason or cost.reason
         return cost
+
+    def reading_pays(self, model: str, tokens: int) -> bool:
+        """Return whether so many tokens of a prompt are cheaper if they are read from a cache of a model."""
+        with suppress(Exception):  # as in `_count_cost`
+            return self.price is not None and pays_to_read(self.price, Request(model, [Message.user(".")]), tokens)
+        return False
 
     def _keep_answer(self, item: Item, record: JSONObject) -> None:
         try:

@@ -158,6 +158,10 @@ class Planner:
         self._rate, self._tail = rate, tail
         self._caution, self._hope = CAUTION[1], HOPE[1]
 
+    def has_time_for_two(self, way: str, now: float) -> bool:
+        """Return whether half of the answers of a way are expected within a quarter of the time that is left."""
+        return self._outlooks[way].share((self._deadline - now) / 4) >= 0.5
+
     def live_seconds(self, lines: float) -> float:
         """Return how long so many lines are taken to need if they go live."""
         return (self._tail + lines / self._rate) * self._caution if lines > 0 else 0.0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from .. import Completion, Provider, Request, Response
+from .. import Completion, Provider, Request, Response, Usage
 from ..cost import Cost, CostExtraError, PriceTable, Unpriced, check_installed, price_response
 from ..engine.embedding import EmbeddedEngine
 from ..providers.limits.server_tools import charged_usage
@@ -52,6 +52,19 @@ def priceable(response: Response, part: float) -> list[tuple[Response, float]]:
     usage = replace(usage, raw={name: member for name, member in raw.items() if name != TIER})
     data = {name: member for name, member in data.items() if name != TIER}
     return [(response, 1.0), (replace(response, usage=usage, provider_data=data), part)]
+
+
+def pays_to_read(price: Price, request: Request, tokens: int) -> bool:
+    """Return whether a prompt is cheaper if it is read from a cache than if it is written to one; False where no price
+    is known.
+
+    request: one to the model, with its provider's name as a prefix.
+    """
+    read, write = (
+        price(request, Response(usage=Usage(tokens, 0, cached_tokens=cached, cache_write_tokens=tokens - cached)))
+        for cached in (tokens, 0)
+    )
+    return isinstance(read, Cost) and isinstance(write, Cost) and read.total < write.total
 
 
 def dollars(

@@ -168,6 +168,7 @@ class ProviderBatch:
     to: the way that the unanswered lines go when the batch is cancelled; empty while it is not.
     is_known: whether it is known at the provider, or known not to be there. Otherwise it cannot be cancelled.
     holdings: place of a line → what is reserved of a budget for it.
+    behind: positions of the lines that go when it has ended, because it writes the beginning of their prompts.
     creating: the scope of what happens before the batch is created.
     woken: set when it is to be looked at before its time.
     """
@@ -185,6 +186,7 @@ class ProviderBatch:
     to: str = ""
     is_known: bool = True
     holdings: dict[int, Reservation] = field(default_factory=dict[int, Reservation])
+    behind: array[int] = field(default_factory=lambda: array("q"))
     creating: trio.CancelScope = field(default_factory=trio.CancelScope)
     woken: trio.Event = field(default_factory=trio.Event)
 

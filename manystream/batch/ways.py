@@ -42,11 +42,13 @@ from .. import (
     Provider,
     ProviderError,
     Timings,
+    Warm,
 )
-from ..engine.embedding import OK, EmbeddedEngine, Prepared, Reservation, read_token, when_named
+from ..engine.embedding import BYTES_PER_TOKEN, OK, EmbeddedEngine, Prepared, Reservation, read_token, when_named
 from ..providers.catalog.batches import BatchGroup, BatchResult, BatchState, interface_of
 from ..providers.catalog.dialect import WireRequest
 from ..providers.openai.responses.request import WINDOWS
+from ..providers.wire.cache_marks import digest_of, wire_prefixes
 from .calls import BATCH, LineCalls
 from .line_ids import LineIds
 from .lines import Item, LineId
@@ -102,8 +104,12 @@ LINE_NAMED = re.compile(r"requests[.\[](\d+)")
 """The place of a line in the message that refuses a batch."""
 
 Lines = AsyncGenerator[list[tuple[int, bytes]], None]
-_Name = tuple[str, BatchGroup, int]
-"""What the lines of one batch share: the provider's name, the group, and how often they were in a batch before."""
+_Name = tuple[str, BatchGroup, int, bool]
+"""What the lines of one batch share: the provider's name, the group, how often they were in a batch before, and whether
+others wait for them."""
+
+MOST_BEGINNINGS = 10_000
+"""The most beginnings of prompts that are waited for in a run."""
 
 
 @dataclass(slots=True)
@@ -293,6 +299,8 @@ class WaysRun:
         self._jobs: dict[str, ProviderBatch] = {}
         self._wanted = {BATCH: 0, LIVE: 0}
         self._drafts: dict[_Name, ProviderBatch] = {}
+        self._writers: dict[bytes, ProviderBatch] = {}  # digest of a beginning of prompts → the batch that writes it
+        self._pays: dict[str, bool] = {}  # model → whether a beginning is cheaper if it is read
         self._submitting = Submitting()
         self._waits_for_budget = False
         self._changed = trio.Event()  # decide again
@@ -398,10 +406,12 @@ class WaysRun:
             rate = self._live_rate.measure(now, is_full=is_full)
             if rate is not None:
                 self._planner.observe_live(rate, self._live_rate.longest)
+            under_way = (*self._drafts.values(), *self._jobs.values())
             drafted = sum(len(draft.positions) for draft in self._drafts.values())
+            behind = sum(len(job.behind) for job in under_way)
             decision = self._planner.decide(
                 now,
-                unsent=len(self._pool) + drafted,
+                unsent=len(self._pool) + drafted + behind,
                 live=self._running() + len(self._moved[LIVE]),
                 under_way=self._under_way(),
             )
@@ -410,7 +420,11 @@ class WaysRun:
                     self._jobs[key].move(way)
                 else:
                     self._leave_window(key)
-            self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - drafted)
+            if behind and (BATCH not in decision.send or not self._planner.has_time_for_two(BATCH, now)):
+                behind = 0
+                for job in under_way:
+                    self._let_go(job)
+            self._wanted[BATCH] = max(0, decision.send.get(BATCH, 0) - drafted - behind)
             self._wanted[LIVE] = decision.send.get(LIVE, 0)
             for way in WINDOW_WAYS:
                 count = min(decision.send.get(way, 0), len(self._pool), self._room(way))
@@ -603,6 +617,11 @@ class WaysRun:
             return None
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
+        beginnings = self._beginnings(prepared, wire)
+        writer = next((self._writers[each] for each in reversed(beginnings) if each in self._writers), None)
+        if writer is not None and (writer.submission.key in self._jobs or writer in self._drafts.values()):
+            writer.behind.append(position)
+            return None
         holding = self._engine.reserve(item.request, prepared, wire, target.interface.terms.price)
         if isinstance(holding, bool):
             if not holding and (self._jobs or self._drafts or self._running()):
@@ -612,18 +631,42 @@ class WaysRun:
                 self._moved[LIVE].add([position])  # where the budget does not allow it either, and that is counted
             return None
         provider = target.provider
-        name = provider.name, group, generation
+        name = provider.name, group, generation, any(each not in self._writers for each in beginnings)
         draft = self._drafts.get(name)
         if draft is None:
             where = provider.name, provider.profile.name, shown_url(provider)
             submission = Submission(secrets.token_hex(8), *where, group, generation)
             draft = self._drafts[name] = ProviderBatch(submission, self._submissions, target)
+        for each in beginnings:
+            self._writers.setdefault(each, draft)
         place = len(draft.positions)
         if holding is not None:
             draft.holdings[place] = holding
         line = target.interface.line(f"{draft.submission.key}-{place}", wire.body, group)
         draft.add(position, item.id, line)
         return name
+
+    def _beginnings(self, prepared: Prepared, wire: WireRequest) -> list[bytes]:
+        """Return the digests of the marked beginnings of a prompt, the shortest first; none if it does not pay to let
+        one line write them and the others read, or if there is no time for it."""
+        model = f"{prepared.provider.name}/{prepared.model}"
+        prefixes = wire_prefixes(wire.body, unmarked=False)
+        tokens = [int(prefix.size / BYTES_PER_TOKEN) for prefix in prefixes]
+        if model not in self._pays and prefixes:
+            self._pays[model] = self._calls.reading_pays(model, tokens[-1])
+        if not self._pays.get(model) or not self._planner.has_time_for_two(BATCH, trio.current_time()):
+            return []
+        digests = [
+            b"%b/%b" % (model.encode(), digest_of(*prefix.parts(wire.body)))
+            for prefix, size in zip(prefixes, tokens, strict=True)
+            if size >= Warm().least_tokens
+        ]
+        return digests if len(self._writers) < MOST_BEGINNINGS else [each for each in digests if each in self._writers]
+
+    def _let_go(self, job: ProviderBatch) -> None:
+        """Send the lines that have waited for a batch."""
+        self._pool.give_back(job.behind)
+        del job.behind[:]
 
     def _grouped(self, item: Item, target: Target) -> tuple[Prepared, WireRequest, BatchGroup] | None:
         """Return a line's live request and its group; None for a line that no batch takes."""
@@ -644,7 +687,9 @@ class WaysRun:
         if self._submitting.is_blocked:
             for holding in job.holdings.values():
                 self._settle(holding, 0.0)
+            self._let_go(job)
             self._pool.give_back(job.positions)
+            self._writers = {digest: writer for digest, writer in self._writers.items() if writer is not job}
             return
         self._jobs[job.submission.key] = job
         try:
@@ -711,6 +756,7 @@ class WaysRun:
         for holding in job.holdings.values():
             self._settle(holding, 0.0)
         del self._jobs[job.submission.key]
+        self._let_go(job)
         self._count()
         if job.submission.file is not None:
             self._delete_soon(job.submission.key, job.submission.provider, job.submission.file)

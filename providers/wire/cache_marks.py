@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
-from ..json.json_values import JSONObject, dumps, mapping, string
+from ..json.json_values import JSONObject, MalformedJSONError, dumps, loads_object, mapping, string
 from ..model.messages import CacheControl
 
 CACHE_CONTROL: Final = "cache_control"
@@ -58,8 +59,14 @@ _WIRE_MARK: Final = re.compile(rb'"(?:cache_control|prompt_cache_breakpoint)":\{
 
 _PROMPT: Final = re.compile(rb'"(?:system|instructions|systemInstruction|system_instruction|messages|input|contents)":')
 _TOOLS: Final = b'"tools":['
-_BEHIND_TOOLS: Final = b',"tool_choice":'
+_BEHIND_TOOLS: Final = re.compile(rb',"(?:tool_choice|toolConfig)":')
 _CONVERSATION: Final = b'"role":"user"'
+
+_IN_ORDER: Final = (
+    "system", "instructions", "systemInstruction", "system_instruction", "messages", "input", "contents", "tools",
+    "tool_choice", CACHE_CONTROL,
+)  # fmt: skip
+"""The members of a prompt, in the order in which they are written here."""
 
 LIFETIMES: Final = {b'"1h"': 3600.0, b'"30m"': 1800.0, b'"12h"': 43_200.0}
 """Lifetime in a mark on the wire → seconds."""
@@ -84,6 +91,24 @@ class WirePrefix(NamedTuple):
     def size(self) -> int:
         """Its bytes."""
         return self.tools[1] - self.tools[0] + self.rest[1] - self.rest[0]
+
+    def parts(self, body: bytes) -> tuple[bytes, bytes]:
+        """Return tools and rest."""
+        return body[self.tools[0] : self.tools[1]], body[self.rest[0] : self.rest[1]]
+
+
+def digest_of(tools: bytes, rest: bytes) -> bytes:
+    """Return the digest of a prefix."""
+    return sha256(b"%d\0%b%b" % (len(tools), tools, rest)).digest()
+
+
+def in_order(body: bytes) -> bytes:
+    """Return the prompt of a body that a client wrote, in the form and order in which it is written here."""
+    try:
+        members = loads_object(body)
+    except MalformedJSONError:
+        return body
+    return dumps({name: members[name] for name in _IN_ORDER if name in members})
 
 
 def wire_prefixes(body: bytes, *, unmarked: bool) -> list[WirePrefix]:
@@ -113,9 +138,8 @@ def system_prefix(body: bytes) -> WirePrefix | None:
     if found is None or end < 0:
         return None
     tools = body.rfind(_TOOLS)
-    end_of_tools = -1 if tools < 0 else body.find(_BEHIND_TOOLS, tools)
-    if tools >= 0 > end_of_tools:
-        end_of_tools = len(body)
+    behind = None if tools < 0 else _BEHIND_TOOLS.search(body, tools)
+    end_of_tools = -1 if tools < 0 else len(body) if behind is None else behind.start()
     return WirePrefix((tools, end_of_tools), (found.start(), end), LIFETIME)
 
 

@@ -119,6 +119,32 @@ async def test_a_known_prefix_keeps_no_request_in_memory(autojump_clock: MockClo
         assert not [each for each in gc.get_objects() if isinstance(each, CachedAdmission)]
 
 
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
+async def test_clients_of_a_gateway_share_a_prefix(streamed: bool, autojump_clock: MockClock) -> None:
+    """Their SDK writes the messages before the system prompt, and may write white space."""
+    marked = [{"type": "text", "text": RULES, "cache_control": {"type": "ephemeral"}}]
+
+    async def ask(port: int, number: int) -> None:
+        body = {
+            "max_tokens": 50, "messages": [{"role": "user", "content": f"{number}"}], "model": "claude-sonnet-4-5",
+            "stream": streamed, "system": marked, "tools": [{"name": "t", "input_schema": {"type": "object"}}],
+        }  # fmt: skip
+        data = json.dumps(body)
+        head = (
+            f"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
+        )
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all((head + data).encode())
+            answer = b"".join([piece async for piece in stream])
+        assert answer.startswith(b"HTTP/1.1 200")
+
+    async with opened() as (engine, server), ms.open_gateway(engine) as gateway, trio.open_nursery() as clients:
+        for number in range(12):
+            clients.start_soon(ask, gateway.port, number)
+    assert server.counts.requests == 12
+    assert server.counts.reads >= 10
+
+
 async def test_without_warm_nobody_waits(autojump_clock: MockClock) -> None:
     async with opened(warm=False) as (engine, _):
         done = [await call.wait() for call in [engine.start_stream(request(f"{number}")) for number in range(3)]]
@@ -211,9 +237,10 @@ async def test_where_no_prompt_can_be_written(autojump_clock: MockClock) -> None
             engine.start_stream(request("task", max_output_tokens=0))
 
 
-async def test_marks_are_set_where_the_server_takes_them(autojump_clock: MockClock) -> None:
-    async with opened() as (engine, _):
-        plain = ms.Request("claude-sonnet-4-5", [ms.Message.user("Hello")], system=RULES, cache="auto")
+@pytest.mark.parametrize("model", list(PROVIDERS))
+async def test_marks_are_set_where_the_server_takes_them(model: str, autojump_clock: MockClock) -> None:
+    async with opened(model=model) as (engine, _):
+        plain = ms.Request(model, [ms.Message.user("Hello")], system=RULES, cache="auto")
         first, second = [await engine.start_stream(plain).wait() for _ in range(2)]
         assert first.cache is not None
         assert second.cache is not None

@@ -42,7 +42,8 @@ def chat(text: str) -> dict[str, Any]:
 
 
 def asked(body: dict[str, Any]) -> str:
-    return str(body["messages"][-1]["content"])
+    content = body["messages"][-1]["content"]
+    return str(content if isinstance(content, str) else content[0]["text"])
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Server:
     live: list[str] = field(default_factory=list)
     paid: list[str] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
+    profile: str | None = None
 
     async def script(self, line: Line) -> None:
         while request := await line.request():
@@ -163,7 +165,7 @@ class Server:
 @asynccontextmanager
 async def engine_of(server: Server) -> AsyncGenerator[ms.Engine, None]:
     async with open_peer(server.script) as peer:
-        provider: ms.Provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim")
+        provider: ms.Provider = ms.OpenAIChat("sk-canary-secret", peer.url, name="sim", profile=server.profile)
         if isinstance(server, Windows):
             provider = ms.OpenAIResponses("sk-canary-secret", peer.url, name="sim", profile="openai")
         async with ms.open_engine([provider], retry=ms.Retry(max_attempts=3)) as engine:
@@ -227,6 +229,66 @@ async def test_the_figures_of_a_way_have_the_prices(usd: float, tmp_path: Path, 
         batch = await run(Server(), tmp_path, count, via="batch", price=lambda request, response: costs.pop())
     figures = batch.counters.ways["batch"]
     assert (figures.lines, figures.list_price, figures.paid, figures.saved) == (3, usd, usd / 2, usd / 2)
+
+
+def by_cache(read: float, write: float) -> Callable[[ms.Request, ms.Response], Cost]:
+    """A price list of one model's cached input, in dollars a token."""
+
+    def price(request: ms.Request, response: ms.Response) -> Cost:
+        assert request.model == "sim/gpt-5.6"
+        tokens = response.usage.cached_tokens or 0, response.usage.cache_write_tokens or 0
+        usd = Decimal(str(read)) * tokens[0] + Decimal(str(write)) * tokens[1]
+        return Cost("USD", *[Decimal(0)] * 5, usd, "m", "sim")
+
+    return price
+
+
+RULES = "Rule of the house. " * 300
+
+
+@pytest.mark.parametrize(
+    ("case", "sizes"),
+    [
+        ("time", [2, 4]),
+        ("a writer that fails", [2, 4]),
+        ("little time", [6]),
+        ("no gain", [6]),
+        ("no price", [6]),
+        ("no marks", [6]),
+        ("a slow writer", [2, 4]),
+        ("a full queue", [2, 4]),
+    ],
+)
+async def test_one_line_writes_a_beginning_before_the_others(
+    case: str, sizes: list[int], tmp_path: Path, autojump_clock: Clock
+) -> None:
+    """It is a batch of its own, where a beginning is cheaper to read and there is time for two batches."""
+    slow = case == "a slow writer"
+    server = Server(profile="openai-chat", queue=600.0)
+    refusals = [(429, b'{"error": {"message": "full", "code": "token_limit_exceeded"}}')]
+    if case == "a full queue":
+        server.refuse = lambda method, path, body: (
+            refusals.pop() if refusals and (method, path) == ("POST", "/batches") else None
+        )
+    if slow:
+        server.queue = 5 * HOUR
+    if case == "a writer that fails":
+        server.result = lambda line: {} if line["custom_id"].endswith("-0") and len(server.batches) == 1 else None
+    lines = [line(f"q{n}", f"text {n}", system=RULES, cache=None if case == "no marks" else "auto") for n in range(5)]
+    lines.append(line("q5", "text 5", system=f"Other {RULES}", cache=None if case == "no marks" else "auto"))
+    prices = by_cache(0.0 if case == "no gain" else 0.1, 0.0 if case == "no gain" else 1.25)
+    prompts = write(tmp_path / "p.jsonl", lines)
+    by = time.time() + (2 if case == "little time" else 11) * HOUR
+    async with engine_of(server) as engine:
+        with Journal(tmp_path / "a.jsonl") as journal:
+            batch = Batch(
+                engine, journal, lambda named: "sim/gpt-5.6", by=by, price=None if case == "no price" else prices
+            )
+            await batch.run(read_lines(prompts))
+    assert [len(each["lines"]) for each in server.batches.values()] == sizes
+    assert texts(tmp_path) == expected(6)
+    assert sorted(server.paid) == sorted(f"text {n}" for n in range(6))
+    assert batch.counters.missed == 0
 
 
 def of_a_tier(line: dict[str, Any]) -> dict[str, Any]:

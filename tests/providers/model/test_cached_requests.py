@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.providers.model.cached_requests import warming, with_marks
-from manystream.providers.wire.cache_marks import LIFETIME, asking_why, why_missed, wire_prefixes
+from manystream.providers.wire.cache_marks import LIFETIME, asking_why, in_order, why_missed, wire_prefixes
 
 TOOL = ms.Tool("search")
 
@@ -78,6 +78,9 @@ def test_the_marks_of_a_body_are_prefixes_of_its_prompt() -> None:
     assert one[2].startswith(one[1])
     assert not set(one) & set(texts(body("one", tools="look")))
     assert [prefix.lifetime for prefix in wire_prefixes(body("one"), unmarked=False)] == [LIFETIME, 3600, LIFETIME]
+    shuffled = json.dumps(dict(sorted(json.loads(body("one")).items())), indent=1).encode()
+    assert texts(in_order(shuffled)) == one, "a client's body may have another order, and white space"
+    assert in_order(b"{") == b"{"
 
 
 def test_a_body_without_marks_has_a_prefix_where_that_is_asked() -> None:
@@ -86,6 +89,11 @@ def test_a_body_without_marks_has_a_prefix_where_that_is_asked() -> None:
     [prefix] = wire_prefixes(wire, unmarked=True)
     assert wire[slice(*prefix.rest)] == b'"messages":[{"role":"system","content":"r"},{'
     assert wire_prefixes(b'{"prompt":"text"}', unmarked=True) == []
+    gemini = (
+        b'{"contents":[{"role":"user"}],"tools":[{"functionDeclarations":[]}],"toolConfig":{},"generationConfig":{}}'
+    )
+    [prefix] = wire_prefixes(gemini, unmarked=True)
+    assert gemini[slice(*prefix.tools)] == b'"tools":[{"functionDeclarations":[]}]'
 
 
 def test_why_a_prompt_missed_is_asked_and_read() -> None:
