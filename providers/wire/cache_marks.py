@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, Literal, NamedTuple
 
+from ..json.exact_numbers import UnwritableError
 from ..json.json_values import JSONObject, MalformedJSONError, dumps, loads_object, mapping, string
 from ..model.messages import CacheControl
 
@@ -106,9 +107,9 @@ def in_order(body: bytes) -> bytes:
     """Return the prompt of a body that a client wrote, in the form and order in which it is written here."""
     try:
         members = loads_object(body)
-    except MalformedJSONError:
+        return dumps({name: members[name] for name in _IN_ORDER if name in members})
+    except (MalformedJSONError, UnwritableError):
         return body
-    return dumps({name: members[name] for name in _IN_ORDER if name in members})
 
 
 def wire_prefixes(body: bytes, *, unmarked: bool) -> list[WirePrefix]:
