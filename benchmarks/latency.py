@@ -16,7 +16,7 @@ from .clients import FLOOR, OURS, Client
 from .probes import KINDS, SECONDS_PER_CALL
 from .runs import Run, measure, run_program
 
-ROUNDS = 5
+ROUNDS = 3
 LIMITS = {10: 2.0, 50: 2.0, 100: 2.0, 400: 6.0, 1000: None, 2000: None}
 """Live streams → the largest ratio of our median to the floor's; None: no target."""
 LABELS = {"first-token": "first token", "answer": "unstreamed answer"}
