@@ -64,8 +64,6 @@ class TrioTasks:
     body of `open_engine` comes to its next checkpoint.
     """
 
-    __slots__ = ("_block", "_scope", "_services", "backend", "home", "on_failure")
-
     _services: trio.Nursery
     backend: TrioBackend
 

@@ -27,8 +27,6 @@ class KernelTimer:
     `make_kernel_timer` makes it.
     """
 
-    __slots__ = ("_address", "_descriptor", "_set_time", "_specification")
-
     def __init__(self, descriptor: int, library: ctypes.PyDLL) -> None:
         self._descriptor = descriptor
         # interval seconds, interval nanoseconds, seconds, nanoseconds. Kept, so that a start makes no object.

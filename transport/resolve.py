@@ -65,8 +65,6 @@ class _Lookup:
 class Resolver:
     """Resolves host names. Each engine has one, so that concurrent lookups of one name share one query."""
 
-    __slots__ = ("_backend", "_running")
-
     def __init__(self, backend: Backend = TRIO) -> None:
         self._backend = backend
         self._running: dict[tuple[str, int], _Lookup] = {}

@@ -26,8 +26,6 @@ class EventLoopEndedError(RuntimeError):
 class EventLoop:
     """An event loop: asyncio's, or a trio run."""
 
-    __slots__ = ("_loop",)
-
     def __init__(self, loop: asyncio.AbstractEventLoop | trio.lowlevel.TrioToken) -> None:
         self._loop = loop
 

@@ -32,8 +32,6 @@ class TrioBackend:
         `on_failure` is then called with an exception that ends one of them.
     """
 
-    __slots__ = ("_context", "_nursery", "_on_failure", "_token")
-
     def __init__(
         self, nursery: trio.Nursery | None = None, on_failure: Callable[[BaseException], None] | None = None
     ) -> None:

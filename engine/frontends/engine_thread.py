@@ -21,8 +21,6 @@ FORKED = "this portal was opened in another process: open one after the fork"
 class EngineThread:
     """Runs functions on the thread in which an engine lives."""
 
-    __slots__ = ("_event_loop", "_home")
-
     def __init__(self, home: Home) -> None:
         self._home = home
         self._event_loop = EventLoop.of(home.loop)

@@ -34,8 +34,6 @@ NO_LOOP: Final = (
 class LoopTasks:
     """The tasks of an engine without a block: they run until it is closed, or until the event loop ends."""
 
-    __slots__ = ("_event_loop", "backend", "home", "on_failure")
-
     def __init__(self, event_loop: EventLoop) -> None:
         self._event_loop = event_loop
         self.home: Home = Home(event_loop.token)

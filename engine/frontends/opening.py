@@ -41,8 +41,6 @@ DROPPED: Final = (
 class Configuration:
     """The checked providers and options of an engine. Raises `InvalidRequestError` for what cannot work."""
 
-    __slots__ = ("addressed", "options", "providers", "proxy", "variables")
-
     def __init__(self, providers: Sequence[Provider], options: EngineOptions) -> None:
         check_options(providers, options)
         self.options: EngineOptions = options
@@ -61,8 +59,6 @@ class OpenEngine:
     sharing: what joins traffic control with other processes; None without `Traffic(shared=…)`.
     at_end: what calls `end` at the end of the event loop; None where a block does.
     """
-
-    __slots__ = ("_configuration", "_loop", "_monitor", "_sharing", "_timers", "at_end", "calls")
 
     def __init__(self, tasks: EngineTasks, configuration: Configuration) -> None:
         """Raises `EventLoopError` on an event loop that cannot wait for file descriptors."""

@@ -130,8 +130,6 @@ class GuardedObserver:
     every_event: True if the observer wants every event.
     """
 
-    __slots__ = ("_calls", "_notes", "_observer", "_on_raise", "every_event")
-
     def __init__(self, observer: Observer, on_raise: Callable[[BaseException], None]) -> None:
         for hook in HOOKS:
             check_callback(f"observer.{hook}", getattr(observer, hook))

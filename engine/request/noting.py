@@ -38,8 +38,6 @@ class Notes:
     lost: the number of notes that were lost.
     """
 
-    __slots__ = ("_known", "_logger", "_said", "lost")
-
     def __init__(self, logger: NoteLogger, said: str, *known: type[Exception]) -> None:
         """Create the guard.
 

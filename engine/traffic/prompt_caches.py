@@ -98,8 +98,6 @@ class PrefixLine(Pump):
 class ModelCache:
     """The cache of one key and model. facts: what was learned of it. The other attributes are figures."""
 
-    __slots__ = ("facts", "lines", "name", "read", "usd_saved", "waited", "written")
-
     def __init__(self, name: str, facts: CacheFacts) -> None:
         self.name: str = name
         self.facts: CacheFacts = facts

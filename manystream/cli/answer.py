@@ -40,8 +40,6 @@ class AnswerWriter:
     Each block begins on a new line. A thinking block and a tool call begin with a label.
     """
 
-    __slots__ = ("_aside", "_column_used", "_index", "_paint", "_text")
-
     def __init__(self, text: TextIO, aside: TextIO) -> None:
         self._text, self._aside = (harmless_writer(stream) for stream in (text, aside))
         self._paint = Paint(self._aside)

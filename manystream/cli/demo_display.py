@@ -30,8 +30,6 @@ class Display:
     peak: the largest number of open streams at an update.
     """
 
-    __slots__ = ("_all_counters", "_began", "_display", "_events", "_last", "_seconds", "peak")
-
     def __init__(self, all_counters: Sequence[Counters], seconds: float, *, plain: bool) -> None:
         self._all_counters = all_counters
         self._seconds = seconds

@@ -51,8 +51,6 @@ class _Block:
     started: the number of rows whose call was started.
     """
 
-    __slots__ = ("_ended", "_failure", "_left", "_lock", "rows", "started")
-
     def __init__(self, rows: list[AskedRow]) -> None:
         self.rows = rows
         self.started = 0

@@ -160,8 +160,6 @@ class ActorExchange:
     It is not safe for threads: an actor that serves two calls at a time holds a lock around each method.
     """
 
-    __slots__ = ("_answers", "_called_at", "_confirmed_at", "_replied", "_seq")
-
     def __init__(self, now: float) -> None:
         self._seq = 0
         self._replied: tuple[Answer, ...] | None = None

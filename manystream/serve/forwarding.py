@@ -168,21 +168,6 @@ class AnswerTap(Exchange):
     one_event, cut: as of a `FastReader`.
     """
 
-    __slots__ = (
-        "_attempt",
-        "_owner",
-        "_reader",
-        "beginning",
-        "connection",
-        "cut",
-        "ended",
-        "headers",
-        "held",
-        "keys",
-        "one_event",
-        "status",
-    )
-
     def __init__(self, owner: Forwarding, exchange: Exchange) -> None:
         self._owner = owner
         assert isinstance(exchange, Attempt)
@@ -604,8 +589,6 @@ class Passing(ClientRequest, Exchange):
 
     It takes no place in a limit. The answer's bytes go to the client, and nothing else reads them.
     """
-
-    __slots__ = ("_beginning", "_exchange", "_head", "_keys", "_sent", "label")
 
     def __init__(
         self, gateway: Gateway, connection: Client, request: HTTPRequest, slot: Slot, endpoint: Endpoint

@@ -30,11 +30,6 @@ class Bucket:
     ends: when the window of a bucket without a rate ends.
     """
 
-    __slots__ = (
-        "_at", "_numbers", "_producing", "_productions", "capacity", "dimension", "ends", "level", "limit", "rate",
-        "window",
-    )  # fmt: skip
-
     def __init__(
         self, dimension: str, limit: float, window: float, capacity: float, now: float, *, ends: float | None = None
     ) -> None:

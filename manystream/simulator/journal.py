@@ -80,8 +80,6 @@ class Entry:
 class Journal:
     """The last requests, up to a fixed number."""
 
-    __slots__ = ("_entries",)
-
     def __init__(self, length: int) -> None:
         self._entries: deque[Entry] = deque(maxlen=length)
 

@@ -85,8 +85,6 @@ class _Scope:
 class _State:
     """One limit with its scopes and counts."""
 
-    __slots__ = ("counts", "limit", "rules", "scopes", "server")
-
     def __init__(self, limit: Limit, server: str) -> None:
         self.limit = limit
         self.server = server

@@ -100,8 +100,6 @@ class _Writer:
     _used: name → definition, adapted, for each one that a reference names.
     """
 
-    __slots__ = ("_definitions", "_field", "_used", "_warnings", "_whole")
-
     def __init__(self, schema: JSONObject, field: str, warnings: list[str] | None) -> None:
         self._whole = schema
         self._field = field

@@ -125,8 +125,6 @@ class NumberWriter:
     keep_unrepresentable: write a number that Python cannot represent as it was sent, instead of raising.
     """
 
-    __slots__ = ("_colon", "_comma", "_keep_unrepresentable", "_leaf")
-
     def __init__(
         self, leaf: Callable[[object], str], *, spaced: bool = False, keep_unrepresentable: bool = False
     ) -> None:

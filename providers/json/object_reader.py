@@ -17,8 +17,6 @@ class Members:
     where: the object's path, for messages; empty for the outermost object.
     """
 
-    __slots__ = ("_left", "_where")
-
     def __init__(self, value: JSONObject, where: str = "") -> None:
         self._left = dict(value)
         self._where = where

@@ -295,8 +295,6 @@ def _parsed(value: JSON) -> JSON:
 class _Reader:
     """The checked fields of one row. Every error names the row."""
 
-    __slots__ = ("data", "position", "row")
-
     def __init__(self, row: Row, position: int | None) -> None:
         self.row = row
         self.position = position

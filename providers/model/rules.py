@@ -166,8 +166,6 @@ def _compiled(rule: Rule) -> Callable[[object], bool]:
 class _Source:
     """The source of a fast check while it is written. It contains names of tables' fields, and no other text."""
 
-    __slots__ = ("_lines", "_names")
-
     def __init__(self) -> None:
         self._lines = ["def passes(value):"]
         self._names: dict[str, object] = {}

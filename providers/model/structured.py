@@ -329,8 +329,6 @@ def fitted(value: JSON, schema: JSONObject) -> JSON:
 class _Checker:
     """Checks one value. `check` returns the value, or a copy without nulls that count as absent."""
 
-    __slots__ = ("checks", "root")
-
     def __init__(self, root: JSONObject) -> None:
         self.root = root
         self.checks = 0

@@ -63,8 +63,6 @@ class VolatileMembers:
     The counter and the padding are members of the event itself.
     """
 
-    __slots__ = ("counter", "meaningless", "padding", "values")
-
     def __init__(self, *, counter: str = "", padding: Sequence[str] = (), values: Sequence[Path] = ()) -> None:
         self.counter: Pattern | None = _member_pattern([counter], rb"([1-9][0-9]*)(?=,)") if counter else None
         # An unescaped quote cannot be part of a string, so this matches a real member.

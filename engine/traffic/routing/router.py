@@ -54,8 +54,6 @@ class Sessions:
     counts: index → the number of sessions that it has.
     """
 
-    __slots__ = ("_kept", "counts")
-
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, tuple[int, float]] = OrderedDict()
         self.counts: Counter[int] = Counter()
@@ -124,8 +122,6 @@ class ModelKeys:
     count: how many keys there are.
     sessions: the keys of the sessions of all models.
     """
-
-    __slots__ = ("_aside_until", "_model", "_sessions", "count")
 
     def __init__(self, model: str, count: int, sessions: Sessions) -> None:
         self.count: int = count
@@ -507,8 +503,6 @@ class RouteTarget:
     accesses: one for each key of its provider.
     host: its server.
     """
-
-    __slots__ = ("_keys", "_sessions", "accesses", "declared", "host", "model", "was_reported")
 
     def __init__(
         self, accesses: tuple[Access, ...], host: Host, model: str = "", declared: Target | None = None

@@ -70,8 +70,6 @@ class HarmlessWriter:
     stream: the stream that receives the text.
     """
 
-    __slots__ = ("_held", "_mark", "_style", "stream")
-
     def __init__(self, stream: TextIO) -> None:
         self.stream: TextIO = stream
         self._held = ""  # a carriage return whose line feed may follow
@@ -115,8 +113,6 @@ class Paint:
 
     styled: whether text has styles.
     """
-
-    __slots__ = ("_stream", "styled")
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
