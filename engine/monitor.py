@@ -29,7 +29,6 @@ from ..providers.json.json_values import dumps_printable
 from .private_socket import (
     LocalStream,
     PrivateSocketError,
-    SocketInUseError,
     has_own_peer,
     is_own_folder,
     is_own_socket,
@@ -88,8 +87,6 @@ class Monitor:
         try:
             self.path: Path = Path(path) if path is not None else _free_path()
             self._listener = listen(self.path, CLIENTS, "monitor=")
-        except SocketInUseError as error:
-            raise MonitorError(str(error).replace("another engine", "another engine's monitor", 1)) from None
         except PrivateSocketError as error:
             raise MonitorError(str(error)) from None
         self._opened = self._backend.clock()

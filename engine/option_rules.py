@@ -68,7 +68,6 @@ OPTIONS: dict[str, Rule | RuleElsewhere] = {
     "cache": optional(Rule("an AnswerCache", (object,), _keeps_answers)),
     "monitor": Rule("True, False or a path", (bool, str, os.PathLike), _is_given),
 }
-"""Option of `open_engine` → its rule."""
 
 
 def check_options(providers: object, options: Mapping[str, object]) -> None:

@@ -38,10 +38,6 @@ class PrivateSocketError(ManystreamError, OSError):
     """A socket cannot be made. The message names the path, the reason and the remedy."""
 
 
-class SocketInUseError(PrivateSocketError):
-    """A process listens at the path."""
-
-
 def runtime_folder() -> Path:
     """Return the default folder of sockets: `$XDG_RUNTIME_DIR/manystream`, or a private temporary folder."""
     base = os.environ.get("XDG_RUNTIME_DIR")
@@ -176,7 +172,7 @@ def _remove_dead(path: Path, option: str) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise PrivateSocketError(f"{path} is no socket: give {option} another path, or delete it")
     if is_served(path):
-        raise SocketInUseError(f"another engine listens at {path}: give {option} another path")
+        raise PrivateSocketError(f"another engine's monitor listens at {path}: give {option} another path")
     remove_own(path, found)
 
 

@@ -91,7 +91,6 @@ ARGUMENTS: dict[str, Rule] = {
     "service_tier": optional(text()),
     "at": optional(instance(datetime)),
 }
-"""Argument of a function here → its rule."""
 
 
 def check_installed() -> None:

@@ -51,7 +51,6 @@ ARGUMENTS = {
     "conversation": text("the id of a conversation", forms={Conversation: "use the id that `save` returned"}),
     "messages": optional(instance(int, must="a whole number")),
 }
-"""Argument of a method of `ConversationStore` → its rule."""
 
 SCHEMA_VERSION = 1
 APPLICATION_ID = 0x6D73_7472

@@ -115,10 +115,8 @@ class Observer:
 
 
 OBSERVER_OPTION: Rule = instance(Observer, forms={type: "use an instance of it"})
-"""The rule for the option `observer` of `open_engine`, if it is not None."""
 
 HOOKS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
-"""The names of an observer's methods."""
 
 
 class GuardedObserver:

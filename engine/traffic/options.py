@@ -168,4 +168,3 @@ TRAFFIC = Checker(
 TRAFFIC_OPTION: Rule = checked(
     TRAFFIC, forms={bool: "use Traffic() or None", dict: "use Traffic(rates=…)", type: "use Traffic()"}
 )
-"""The rule for the option `traffic` of `open_engine`, if it is not None."""

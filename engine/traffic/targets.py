@@ -62,7 +62,6 @@ CALL_CLOCKS = frozenset({"total", "queue"})
 """The timeouts of a whole call. After one of them, no time is left for another target."""
 
 KEY_STATUSES = frozenset({401, 403})
-"""HTTP statuses with which a server refuses a key."""
 
 REQUESTS_FAULT = frozenset({ErrorCategory.CONTENT_FILTER, ErrorCategory.INVALID_ARG})
 """Categories of errors that every key gets, whatever the status is."""

@@ -73,7 +73,6 @@ from .submissions import Submission, Submissions, shown_url
 WINDOW, LIVE = "window", "live"
 
 WINDOW_WAYS = {f"{WINDOW}-{window.name}": window for window in WINDOWS}
-"""Way → its window."""
 
 MOST_BYTES = 32 * 1024 * 1024
 """The most bytes of one batch, and of all that are being made, whatever the provider allows: they are in memory."""

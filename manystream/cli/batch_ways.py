@@ -258,7 +258,6 @@ RECEIPT = (
     *("answered", "failed", "invalid", "answered_before", "failed_before", "unpaid", "submitted"),
     *("input_tokens", "output_tokens"),
 )
-"""The counters of a receipt."""
 
 
 def receipt(counters: Counters, deadline: datetime | None, elapsed: float) -> str:

@@ -69,7 +69,6 @@ STEPS: dict[Phase, str] = {
     Phase.HEAD: "answer",
     Phase.BODY: "answer",
 }
-"""Phase of a call → the name of the step."""
 
 ANSWERS: dict[int, tuple[Verdict, str]] = {
     401: (Verdict.FAIL, "the key was refused"),

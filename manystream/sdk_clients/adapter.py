@@ -35,7 +35,6 @@ EXCEPTION_NAMES: Final[Mapping[Fault, str]] = {
     Fault.UNSUPPORTED: "UnsupportedProtocol",
     Fault.DEFECT: "TransportError",
 }
-"""Fault → the name of its exception in either package."""
 
 
 class Package:

@@ -193,7 +193,6 @@ OPTIONS: dict[str, Rule] = {
     "grace": SECONDS,
     "trace": optional(PATH),
 }
-"""Option of `open_gateway` → its rule."""
 
 SLOT_OPTIONS: dict[str, Rule] = {
     "name": Rule("1 to 100 letters, digits and ._~-", (str,), re.compile(SLOT_NAME).fullmatch),

@@ -66,7 +66,6 @@ SERVERS: dict[str, ServerRules] = {
     "llama.cpp": _SELF_HOSTED,
     "tgi": ServerRules(output="free", error="overloaded", concurrent_status=429),
 }
-"""Server → its rules."""
 
 DIALECT_SERVERS = {
     "openai-chat": "openai",

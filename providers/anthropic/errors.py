@@ -38,7 +38,6 @@ TYPE_STATUS: dict[str, int] = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Type of an error → its HTTP status."""
 
 GENERIC_TYPES = frozenset({"invalid_request_error", "api_error"})
 """Types that compatible servers use for all errors. A known HTTP status takes precedence over them."""

@@ -40,7 +40,6 @@ STATUS_REFUSAL: dict[int, Refusal] = {
     503: Refusal.OVERLOAD,
     529: Refusal.OVERLOAD,
 }
-"""HTTP status → its refusal."""
 
 CODE_REFUSAL: dict[str, Refusal] = {
     **dict.fromkeys(SPENT_CODES, Refusal.SPENT),

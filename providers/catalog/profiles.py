@@ -482,7 +482,6 @@ PROMPT_ROWS: tuple[Profile, ...] = (
     Profile(name="completions-compatible", dialect="openai-completions", base_url="",
             key_variables=("OPENAI_API_KEY",), url_variables=("OPENAI_BASE_URL",), needs_key=False, generic=True),
 )  # fmt: skip
-"""Servers of the dialects that take a prompt."""
 
 PROFILES: tuple[Profile, ...] = (
     *OPENAI_ROWS, *RESPONSES_ROWS, *FIRST_PARTY_ROWS, *HOSTED_ROWS, *GATEWAY_ROWS, *OTHER_RESPONSES_ROWS, *LOCAL_ROWS,

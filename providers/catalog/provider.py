@@ -254,7 +254,6 @@ def without_endpoint(url: str, dialect: object) -> str:
 
 
 FUNCTION = cast("type", Callable)
-"""The type of functions, for a rule."""
 
 
 def keys_of(provider: Provider) -> tuple[APIKey, ...]:
@@ -465,4 +464,3 @@ DIALECT_CLASSES: dict[str, type[Provider]] = {
         OpenAICompletions,
     )
 }  # fmt: skip
-"""Dialect → its provider class, in the order of `ROWS`."""

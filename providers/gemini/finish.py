@@ -37,7 +37,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "IMAGE_OTHER": FinishReason.UNKNOWN,
     "FINISH_REASON_UNSPECIFIED": FinishReason.UNKNOWN,
 }
-"""Gemini's word → finish reason."""
 
 FINISH_NUMBERS: dict[str, FinishReason] = {
     "1": FinishReason.STOP,

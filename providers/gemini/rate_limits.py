@@ -16,7 +16,6 @@ from ..model.provider_error import ErrorCategory, ProviderError
 from ..wire.error_bodies import error_object, is_spent
 
 STATUS_REFUSAL: dict[int, Refusal] = {402: Refusal.SPENT, 429: Refusal.RATE, 503: Refusal.OVERLOAD}
-"""HTTP status → its refusal."""
 
 QUOTA_UNITS: tuple[tuple[re.Pattern[str], Unit], ...] = (
     (re.compile(r"input_?token", re.IGNORECASE), Unit.INPUT_TOKENS),

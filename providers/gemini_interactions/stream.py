@@ -62,7 +62,6 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "failed": FinishReason.ERROR,
     "cancelled": FinishReason.ABORTED,
 }
-"""Status of an interaction that has ended → finish reason."""
 
 UNFINISHED = frozenset({"in_progress", "queued", "idle"})
 """Status of an interaction that has not ended. An unstreamed answer has one if it runs in the background."""

@@ -53,4 +53,3 @@ DIALECTS: dict[str, Dialect] = {
         ),
     )
 }
-"""Name → dialect."""

@@ -23,7 +23,6 @@ from .answer import GenerateAnswer
 from .wires import META, SGLangWire
 
 STREAM_STATUS = 200
-"""The HTTP status of an error inside a stream."""
 
 CHOICE: Path = ("choices", 0)
 QUIET_CHUNK = frozenset(

@@ -19,7 +19,6 @@ and text would break `JSON | None` and the libraries that read annotations. `Typ
 """
 
 JSONObject: TypeAlias = dict[str, JSON]
-"""A JSON object."""
 
 Parsed: TypeAlias = Any
 """The value of a structured answer: JSON for a JSON Schema, an instance for a type."""

@@ -111,7 +111,6 @@ TEXT_KINDS: dict[Role, str] = {
     Role.TOOL: "assistant",
     Role.SYSTEM: "system",
 }
-"""Role → the kind of the row of a text."""
 
 
 def rows_from_message(message: Message) -> list[Row]:
@@ -513,4 +512,3 @@ READERS: dict[str, Callable[[_Reader], list[Block]]] = {
     "file": lambda reader: [_source(reader, reader.data, "file")],
     "provider_block": _read_provider_block,
 }
-"""Kind of row → the function that reads its blocks."""

@@ -25,7 +25,6 @@ Look: TypeAlias = Callable[[Block], object]
 """Returns the values of a block, in a form that can be compared later."""
 
 MEMBERS = {kind: tuple(member.name for member in fields(kind)) for kind in BLOCK_TYPES}
-"""Block type → its attributes."""
 
 PLAIN_LOOKS: dict[type[Block], Look] = {kind: attrgetter(*members) for kind, members in MEMBERS.items()}
 """Block type → the function that returns its attributes as they are, for blocks with unchanging values."""

@@ -43,17 +43,14 @@ def given_left_out(block: Image | File, *takers: str) -> list[str]:
 
 
 def opening_added(provider: str) -> str:
-    """Return the warning that `OPENING` was inserted. `provider`: the name of the provider that requires it."""
     return f"messages: begin with the assistant, which {provider} refuses; sent with {OPENING!r} as the user's first"
 
 
 def system_moved(provider: str) -> str:
-    """Return the warning for a system message that was moved. `provider`: the name of the provider that requires it."""
     return f"messages: a system message before the user's is sent after it, as {provider} requires"
 
 
 def foreign_thinking(name: str) -> str:
-    """Return the warning for thinking that another provider made. `name`: the provider of this request."""
     return f"messages: thinking that {name!r} did not make is not sent to it"
 
 
@@ -64,17 +61,14 @@ def note_foreign_refusal(state: ProviderState | None, name: str, warnings: list[
 
 
 def unsigned_thinking(name: str) -> str:
-    """Return the warning for thinking without a signature. `name`: the provider of this request, which requires one."""
     return f"messages: thinking without a signature is not sent; {name!r} accepts only thinking that it signed"
 
 
 def thinking_at_the_end(provider: str) -> str:
-    """Return the warning for thinking that nothing follows. `provider`: the name of the provider that refuses it."""
     return f"messages: thinking at the end of an assistant's message is not sent; {provider} refuses it"
 
 
 def foreign_block(block: ProviderBlock) -> str:
-    """Return the warning for content that only another provider understands."""
     return f"messages: {block_name(block)} of {block.provider!r} is not sent; only its provider understands it"
 
 
@@ -86,15 +80,12 @@ def block_name(block: ProviderBlock) -> str:
 
 
 def cut_off_block(block: ProviderBlock) -> str:
-    """Return the warning for a provider's own call that the end of its answer cut off."""
     return f"messages: {block.kind!r} that was cut off is not sent; its input is incomplete"
 
 
 def unanswered_call(call_id: str) -> str:
-    """Return the warning for a call without a result. Every provider refuses such a call."""
     return f"messages: call {call_id!r} has no result and is not sent"
 
 
 def unasked_result(call_id: str) -> str:
-    """Return the warning for a result without a call. Every provider refuses such a result."""
     return f"messages: result {call_id!r} has no call and is not sent"

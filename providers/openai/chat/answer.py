@@ -69,7 +69,6 @@ NO_CHOICE_0 = "the server sent other choices, but no choice 0"
 """The warning for an answer of several choices whose first never came."""
 
 TEXT_PARTS = frozenset({"text", "output_text"})
-"""Types of content parts that are text."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

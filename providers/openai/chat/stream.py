@@ -24,7 +24,6 @@ from .answer import ChatAnswer
 from .values import LOGPROBS, PADDING, TOKEN_IDS, USAGE
 
 STREAM_STATUS = 200
-"""The HTTP status of an error inside a stream."""
 
 PADDING_MEMBERS = ("obfuscation", "p")
 """Members of a chunk that hide the length of its text, as OpenAI and Mistral send them."""
@@ -49,7 +48,6 @@ QUIET_CHOICE = frozenset({"index", "delta", "text", LOGPROBS, TOKEN_IDS})
 """Members that a choice may have to become a template. All others must be empty."""
 
 DELTA: Path = ("choices", 0, "delta")
-"""The path to the delta of a chunk."""
 
 REPEATED = frozenset({"content", "reasoning_content", "reasoning", "reasoning_text"})
 """Members of a delta with text."""
