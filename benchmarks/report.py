@@ -60,6 +60,10 @@ REASONS: dict[tuple[str, str], str] = {
         "in part: each event is a wake-up, and one through trio takes 26 µs for 20 in the bare loop; the rest is not"
         " explained"
     ),
+    **dict.fromkeys(
+        [("cpu_per_event", "manystream, 400 streams"), ("wire_forms", "plain")],
+        "not explained: neither the wake-ups nor the instructions are more than the floor's",
+    ),
     **{
         ("latency", f"manystream, unstreamed answer beside {streams} streams, p50"): (
             "a profile: the wake-up takes as long as the floor's; the head, the decoding and the completion of a whole"
