@@ -88,6 +88,7 @@ class Journal:
 
     budget: receives the records of earlier runs, whose cost it counts; None for no budget.
 
+    answers_path: the path of the file of answers.
     errors_path: the file of failures.
     answered: ids of lines with an answer.
     failed: ids of lines that failed in earlier runs and have no answer.

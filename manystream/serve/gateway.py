@@ -446,6 +446,7 @@ class Gateway:
         return f"{provider.name}/{name}"
 
     def forget(self, slot: Slot) -> None:
+        """Forget a slot that has ended. Its name may be used again."""
         self._slots.pop(slot.key, None)
         if self._names.get(slot.name) is slot:
             del self._names[slot.name]

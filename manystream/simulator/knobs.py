@@ -149,9 +149,11 @@ class Knobs:
 
     @property
     def faulty(self) -> bool:
+        """Whether a fault is asked for."""
         return self.drop or any(getattr(self, name) is not None for name in FAULTS)
 
     def without_faults(self) -> Knobs:
+        """A copy without faults."""
         return replace(self, drop=False, **dict.fromkeys(FAULTS))  # type: ignore[arg-type]  # each may be None
 
 

@@ -73,6 +73,7 @@ class Simulator:
 
     @property
     def origin(self) -> str:
+        """`http://host:port`, without a path."""
         return f"http://{self.host}:{self.port}"
 
     @property

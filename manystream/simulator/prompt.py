@@ -58,6 +58,7 @@ class Prompt:
     """One request.
 
     text: the last user message.
+    stream: whether the answer is asked for as a stream.
     tools: the tools that the request declares.
     tool_choice: `auto`, `none`, `required`, or the name of a tool.
     parallel: whether one answer may hold several calls.

@@ -91,14 +91,17 @@ class Scenario:
 
     @property
     def text(self) -> str:
+        """The visible text, without the thinking."""
         return "".join(self.text_pieces)
 
     @property
     def thinking(self) -> str:
+        """The visible thinking."""
         return "".join(self.thinking_pieces)
 
     @property
     def signature(self) -> str:
+        """The signature of the thinking."""
         return sign(self.thinking)
 
     @property
@@ -123,6 +126,7 @@ def is_forged(signature: str, text: str) -> bool:
 
 
 def write_scenario(prompt: Prompt, knobs: Knobs) -> Scenario:
+    """The answer to a prompt."""
     seed = knobs.seed if knobs.seed is not None else _number(prompt.text)
     identity = hashlib.blake2b(
         repr((seed, prompt.model, prompt.rounds, prompt.tool_results)).encode(), digest_size=16

@@ -161,6 +161,7 @@ class StreamMachine(abc.ABC):
     `feed` and `end` never raise for anything a server may send: malformed input becomes an `ErrorEvent`, and so does
     an answer beyond the limits. After the terminal event (`Done` or `ErrorEvent`), further input is ignored.
 
+    answer: the answer so far.
     ended: whether the terminal event was returned.
     make_id: returns an id for a tool call that has none.
     provider: the provider of the stream.
@@ -269,6 +270,7 @@ class StreamMachine(abc.ABC):
         `volatile` names, is such a delta as well.
 
         event: the wire event's name.
+        data: the event's data.
         value: its data, parsed.
         path: the path to the text in `value`; empty for tokens without a text.
         delta: the event that was returned for it.

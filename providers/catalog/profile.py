@@ -49,4 +49,5 @@ class Profile:
 
     @property
     def dialect_name(self) -> str:
+        """The name of the profile's dialect."""
         return self.dialect if isinstance(self.dialect, str) else self.dialect.name

@@ -81,6 +81,7 @@ def decode_error(status: int, headers: Headers, body: bytes, now: float) -> Prov
 def parse_error(status: int, body: bytes | str) -> ProviderError:
     """Convert an error response to an error, from status and body alone. No body makes it raise.
 
+    status: the HTTP status of the answer.
     body: the response's body. Its `error` gives the message, `STATUS: text`, such as
         `RESOURCE_EXHAUSTED: Quota exceeded.`, and the hint of a `RetryInfo`. Without such a word it is
         `HTTP 429: text`, and without an error in the body, such as in a page, `HTTP 503`.

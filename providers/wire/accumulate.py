@@ -72,6 +72,7 @@ class TextInProgress:
     """A text block under construction.
 
     index: its position in the response's `content`.
+    pieces: the texts of its deltas, in order.
     citations: the provider's own objects, in order; None before the first.
     state: what the provider wants back with the block, or None.
     """
@@ -92,6 +93,7 @@ class TextInProgress:
     accept = delta
 
     def cite(self, citations: Sequence[JSONObject]) -> None:
+        """Append citations."""
         if citations:
             if self.citations is None:
                 self.citations = []
@@ -111,6 +113,7 @@ class ThinkingInProgress:
 
     index: its position in the response's `content`.
     pieces: the texts of its deltas.
+    signature_pieces: the fragments of its signature.
     state: what the provider wants back with the block, or None.
     """
 
@@ -451,6 +454,7 @@ class Accumulator(AnswerCount):
         return response
 
     def add_choice(self, index: int, choice: Accumulator) -> None:
+        """Add another choice of the answer."""
         if self.choices is None:
             self.choices = {}
         self.choices[index] = choice
