@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...providers.catalog.dialect import WireRequest
 from ...providers.errors import InvalidRequestError
+from ...providers.json.json_values import JSONObject, mapping
 from ...providers.limits.charging import charging_of
 from ...providers.model.events import Event, Start
 from ...providers.model.options import Priority
@@ -238,14 +240,22 @@ class PromptCaches:
         if self.price is None:
             return None
         plain = Usage(usage.input_tokens, 0, cached_tokens=0, cache_write_tokens=0)
-        used = Usage(
-            usage.input_tokens, 0, cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens
-        )
+        used = replace(plain, cached_tokens=usage.cached_tokens, cache_write_tokens=usage.cache_write_tokens)
+        used.raw = _of_caches(usage.raw or {})
         try:
             prices = [ask_price(self.price, prepared.provider, prepared.model, each) for each in (plain, used)]
         except InvalidRequestError:
             return None
         return None if prices[0] is None or prices[1] is None else prices[0] - prices[1]
+
+
+def _of_caches(report: JSONObject) -> JSONObject:
+    """Return what a report of usage says of caches: writes with a longer lifetime have a price of their own."""
+    inner = (
+        (name, each if name.startswith("cache_") else _of_caches(mapping(report, name)))
+        for name, each in report.items()
+    )
+    return {name: each for name, each in inner if each}
 
 
 class FirstEvents:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ import manystream as ms
 from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
 from manystream.engine.traffic.prompt_caches import CachedAdmission
 from manystream.http_server import HTTPRequest
+from manystream.providers.json.json_values import mapping
 from manystream.simulator.knobs import Knobs
 from manystream.simulator.program import Program
 from manystream.simulator.prompt_caches import CacheModel
@@ -92,6 +94,28 @@ async def test_every_call_says_what_it_had(streamed: bool, model: str, autojump_
         assert figures.prefixes >= 1
         assert figures.usd_saved == 0.0
         assert figures.waited == sum(use.waited for use in uses if use is not None)
+
+
+def lifetime_price(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
+    """Price a token at 1, one that was read at 0.1, and one that was written at 1.25, or at 2 for an hour."""
+    read, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    long = mapping(usage.raw or {}, "cache_creation").get("ephemeral_1h_input_tokens") or 0
+    assert isinstance(long, int)
+    return (usage.input_tokens or 0) - 0.9 * read + 0.25 * (written - long) + long
+
+
+@pytest.mark.parametrize(("ttl", "dearer"), [("5m", 0.25), ("1h", 1.0)])
+async def test_what_was_saved_counts_the_price_of_a_write(
+    ttl: Literal["5m", "1h"], dearer: float, autojump_clock: MockClock
+) -> None:
+    system = [ms.Text(RULES, cache_control=ms.CacheControl(ttl=ttl))]
+    async with opened(price=lifetime_price) as (engine, _):
+        for number in range(3):
+            await engine.request(ms.Request("claude-sonnet-4-5", f"{number}", system=system))
+            await trio.sleep(1)
+        [figures] = engine.statistics().traffic.caches.values()
+    assert figures.written > 1024
+    assert figures.usd_saved == pytest.approx(0.9 * figures.read - dearer * figures.written)
 
 
 async def test_calls_that_never_wait(autojump_clock: MockClock) -> None:
