@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -15,6 +17,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
+from manystream.batch import Batch, Journal, read_lines
 from manystream.engine.traffic.prompt_caches import CachedAdmission
 from manystream.http_server import HTTPRequest
 from manystream.providers.json.json_values import mapping
@@ -22,6 +25,7 @@ from manystream.simulator.knobs import Knobs
 from manystream.simulator.program import Program
 from manystream.simulator.prompt_caches import CacheModel
 from manystream.simulator.service import ServiceSettings
+from tests.support.batches import line, write
 
 CACHES = CacheModel(cold=3, warm=0.5, lag=0.5)
 PROVIDERS: dict[str, ms.Provider] = {
@@ -136,9 +140,7 @@ async def test_calls_that_never_wait(autojump_clock: MockClock) -> None:
 async def test_a_known_prefix_keeps_no_request_in_memory(autojump_clock: MockClock) -> None:
     async with opened() as (engine, _):
         for number in range(3):
-            done = await engine.start_stream(request("task", rules=f"{number} {RULES}")).wait()
-            assert done.success
-        del done
+            assert (await engine.start_stream(request("task", rules=f"{number} {RULES}")).wait()).success
         gc.collect()
         assert not [each for each in gc.get_objects() if isinstance(each, CachedAdmission)]
 
@@ -291,6 +293,61 @@ async def test_a_call_goes_where_its_prefix_is_readable(balance: str, autojump_c
                 assert all(each.success for each in done), done[0].error
                 assert server.counts.reads - before >= 6
         nursery.cancel_scope.cancel()
+
+
+async def test_replicas_of_vllm_have_caches_of_their_own(autojump_clock: MockClock) -> None:
+    """A call goes to the replica that has read its prefix, until that one is full."""
+    caches = replace(CACHES, server="vllm", lag=0)
+    async with trio.open_nursery() as nursery:
+        servers = {
+            name: ModelledServer(nursery, ServiceSettings(knobs=Knobs(events=2), journal=0, caches=caches))
+            for name in ("one", "two")
+        }
+
+        async def dial(host: str, port: int) -> socket.socket:
+            return await servers[host].dial(host, port)
+
+        replicas = [ms.OpenAIChat("k", profile="vllm", name=name, base_url=f"http://{name}/v1") for name in servers]
+        traffic = ms.Traffic(
+            rates=dict.fromkeys(servers, ms.RateLimit(concurrent=4)),
+            routes=[ms.Route("both", ["one/m", "two/m"], balance="weighted")],
+            warm=ms.Warm(unmarked=True),
+        )
+        async with ms.open_engine(replicas, dial=dial, traffic=traffic) as engine:
+
+            async def ask(rules: str, count: int) -> list[int]:
+                before = [servers[name].counts.requests for name in servers]
+                requests = [ms.Request("both", f"{number}", system=rules + RULES) for number in range(count)]
+                calls = [engine.start_stream(each) for each in requests]
+                assert all([(await call.wait()).success for call in calls])
+                return [servers[name].counts.requests - old for name, old in zip(servers, before, strict=True)]
+
+            assert await ask("First", 1) == [1, 0]
+            assert await ask("Second", 1) == [0, 1]
+            for _ in range(2):
+                assert await ask("Second", 1) == [0, 1]
+            for _ in range(3):
+                assert await ask("First", 1) == [1, 0]
+            assert [servers[name].counts.reads for name in servers] == [3, 2]
+            assert sorted(await ask("First", 8)) == [4, 4], "the others go where there is room"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("how", ["map", "batch"])
+async def test_many_requests_write_their_prefix_once(how: str, tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with opened() as (engine, server):
+        if how == "map":
+            requests = [request(f"{number}") for number in range(40)]
+            async with engine.map(requests, concurrency=20) as results:
+                assert all([completion.success async for _, completion in results])
+        else:
+            lines = [line(f"{number}", f"{number}", system=RULES, cache="auto") for number in range(40)]
+            with Journal(tmp_path / "a.jsonl") as journal:
+                batch = Batch(engine, journal, lambda named: "claude-sonnet-4-5", concurrency=20)
+                await batch.run(read_lines(write(tmp_path / "p.jsonl", lines)))
+            assert batch.counters.answered == 40
+        assert server.counts.requests == 40
+        assert server.counts.requests - server.counts.reads <= 2
 
 
 async def test_agents_of_one_kind_share_cache_keys(autojump_clock: MockClock) -> None:
