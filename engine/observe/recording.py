@@ -147,7 +147,7 @@ class RecordingFile:
             "asked": self.elapsed(),
             "requested": prepared.secrets.hide(request.model),
             "stream": prepared.stream,
-            "session": session and blake2b(session.encode(), digest_size=8, key=self._salt).hexdigest(),
+            "session": session and blake2b(ascii(session).encode(), digest_size=8, key=self._salt).hexdigest(),
             "tenant": request.tenant and prepared.secrets.hide(request.tenant),
             "priority": str(request.priority),
             "caps": request.max_output_tokens,

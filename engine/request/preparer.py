@@ -122,7 +122,10 @@ class Preparer:
             conversation = self._sockets.conversation(request) if forwarded is None else forwarded.conversation
         encode_turn = shared.dialect.encode_turn
         if conversation is None or encode_turn is None or self._sockets is None or forwarded is not None:
-            wire = shared.dialect.encode(request, model, provider, stream=stream)
+            try:
+                wire = shared.dialect.encode(request, model, provider, stream=stream)
+            except UnicodeEncodeError:  # in a path; JSON has an escape for it
+                raise InvalidRequestError("model", "has half of a surrogate pair, which no URL can hold") from None
         else:
             chain = self._sockets.chain(conversation, shared.origin)
             wire = encode_turn(request, model, provider, stream=stream, chain=chain)

@@ -140,7 +140,7 @@ REQUEST = Checker(
                 },
             )
         ),
-        "max_output_tokens": optional(whole(0)),
+        "max_output_tokens": optional(whole(0, 2**63 - 1, must="a whole number of at least 0 and at most 63 bits")),
         "temperature": optional(number(0, must="a number of at least 0")),
         "top_p": optional(number(0, 1, must="a number from 0 to 1")),
         "stop": sequence(NAME, "a list of texts", forms={str: "use stop=[{}]"}),

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from ..errors import ManystreamError
+from ..errors import InvalidRequestError, ManystreamError
 from ..json.json_values import JSON, JSONObject, MalformedJSONError, arguments_text, escaped_text, exact_loads, shown
 from .message_rules import check_fields
 from .messages import (
@@ -116,7 +116,7 @@ TEXT_KINDS: dict[Role, str] = {
 def rows_from_message(message: Message) -> list[Row]:
     """Return a message as rows, in order. Reading them gives an equal message.
 
-    Raises `InvalidRequestError` for a value that no row can hold, such as None as a text.
+    Raises `InvalidRequestError` for a value that no row can hold, such as None as a text or 300 levels of lists.
     """
     MESSAGE.check(message, "message")
     check_fields(message.content, "message")
@@ -137,7 +137,7 @@ def rows_from_message(message: Message) -> list[Row]:
             rows.append(_block_row(block, message.role))
     rows.extend(_block_row(earlier, message.role) for earlier in waiting)
     if not rows:
-        rows.append(Row(TEXT_KINDS[message.role], "", escaped_text({"empty": True})))
+        rows.append(Row(TEXT_KINDS[message.role], "", _text({"empty": True})))
     for position, row in enumerate(rows):
         extra: JSONObject = {}
         if position:
@@ -149,8 +149,16 @@ def rows_from_message(message: Message) -> list[Row]:
         if extra:
             data = exact_loads(row.data_json) if row.data_json is not None else {}
             assert type(data) is dict
-            row.data_json = escaped_text({**data, **extra})
+            row.data_json = _text({**data, **extra})
     return rows
+
+
+def _text(value: JSONObject) -> str:
+    """Write a row's data. Raises `InvalidRequestError` for a value that JSON cannot hold, which a server may send."""
+    try:
+        return escaped_text(value)
+    except TypeError as error:
+        raise InvalidRequestError("message", f"cannot be written as JSON: {error}") from None
 
 
 def _may_follow(waiting: list[Thinking | RedactedThinking], block: Thinking | RedactedThinking) -> bool:
@@ -186,7 +194,7 @@ def _tool_call_row(block: ToolCall, waiting: list[Thinking | RedactedThinking]) 
         data["complete"] = False
     if not is_readable(block):
         data["malformed"] = True
-    return Row("tool_call", None, escaped_text(data | _members(block, CARRIED)))
+    return Row("tool_call", None, _text(data | _members(block, CARRIED)))
 
 
 def _block_row(block: Block, role: Role) -> Row:
@@ -194,15 +202,15 @@ def _block_row(block: Block, role: Role) -> Row:
         extra = _members(block, CARRIED)
         if block.citations:
             extra["citations"] = list(block.citations)
-        return Row(TEXT_KINDS[role], block.text, escaped_text(extra) if extra else None)
+        return Row(TEXT_KINDS[role], block.text, _text(extra) if extra else None)
     if isinstance(block, ToolResult):
         data: JSONObject = {"tool_call_id": block.tool_call_id, "output": block.text, "success": not block.is_error}
         if not isinstance(block.content, str):
             parts = [(MEMBERS[type(part)], part) for part in block.content]
             data["output_blocks"] = [{"kind": kind, **_members(part, names)} for (kind, names), part in parts]
-        return Row("tool_result", None, escaped_text(data | _members(block, CARRIED[1:])))
+        return Row("tool_result", None, _text(data | _members(block, CARRIED[1:])))
     kind, names = MEMBERS[type(block)]
-    return Row(kind, None, escaped_text(_members(block, names)))
+    return Row(kind, None, _text(_members(block, names)))
 
 
 def _members(block: Block, names: Sequence[str]) -> JSONObject:

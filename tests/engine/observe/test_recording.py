@@ -301,10 +301,11 @@ MEMBERS = {
 @pytest.mark.parametrize("content", [True, False])
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_line_says_what_its_call_is(stream: bool, content: bool, tmp_path: Path, simulator: Simulator) -> None:
+    session = "user-5ecret" if content else "user-5ecret \ud83d"
     path = tmp_path / "traffic.jsonl"
     fails = {"x-simulate": f"fail=503,times=1,key={stream}{content}"}
     request = ms.Request(
-        "m", "prompt-5ecret", max_output_tokens=50, session="user-5ecret", tenant="blue", priority="batch",
+        "m", "prompt-5ecret", max_output_tokens=50, session=session, tenant="blue", priority="batch",
         tags={"who": "5ecret"}, extra_headers=fails, retry=ms.Retry(base=0.01, jitter=0),
     )  # fmt: skip
     response: ms.Response | None = None

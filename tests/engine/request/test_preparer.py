@@ -266,6 +266,16 @@ def test_a_session_that_fits_into_no_header_is_hashed(session: str) -> None:
     assert sent_with(ms.OpenAIChat(profile="vllm"), session="x" * 128)["x-session-id"] == "x" * 128
 
 
+VERTEX = "https://europe-west1-aiplatform.googleapis.com/v1/projects/p/locations/l"
+
+
+@pytest.mark.parametrize("provider", [ms.Gemini("key-123456"), ms.Anthropic("key-123456", VERTEX)])
+def test_a_path_of_half_a_surrogate_pair_is_refused(provider: ms.Provider) -> None:
+    preparer = Preparer(addressed([provider]), {}, EngineLimits(), str, lambda: 0.0)
+    with pytest.raises(ms.InvalidRequestError, match="model: has half of a surrogate pair"):
+        preparer.prepare(ms.Request(f"{provider.name}/m\ud83d", "hello", max_output_tokens=9), stream=False)
+
+
 def test_the_program_s_member_or_header_replaces_the_session() -> None:
     body = sent_with(ms.OpenAIChat("key-123456"), session=SESSION, extra_body={"prompt_cache_key": "mine"})
     assert body["prompt_cache_key"] == "mine"

@@ -345,7 +345,7 @@ async def test_all_that_is_answered_refutes_a_used_up_limit(
     headers = (
         f"x-ratelimit-limit-{unit}: {limit}\r\nx-ratelimit-remaining-{unit}: 0\r\nx-ratelimit-reset-{unit}: 60s\r\n"
     )
-    if kind is ms.Anthropic:
+    if body is CLAUDE:
         headers = f"anthropic-ratelimit-{unit}-limit: {limit}\r\nanthropic-ratelimit-{unit}-remaining: 0\r\n"
     body = re.sub(r'"(prompt|input)_tokens": \d+', r'"\1_tokens": 105', body)
 

@@ -101,7 +101,9 @@ async def test_invalid_lines_are_reported_and_others_are_sent(provider: ms.Provi
     assert messages[2].startswith(
         "p.jsonl line 4: temprature: is not a member of this form; did you mean 'temperature'"
     )
-    assert messages[3].startswith("p.jsonl line 5: max_output_tokens: must be a whole number of at least 0, not -1")
+    assert messages[3].startswith(
+        "p.jsonl line 5: max_output_tokens: must be a whole number of at least 0 and at most 63 bits, not -1"
+    )
     assert batch.counters.invalid == 4
 
 

@@ -22,6 +22,8 @@ TOOL = ms.Tool("f")
         ({"tools": [TOOL], "tool_choice": "g"}, "tool_choice: 'g' is neither auto, none, required nor a tool's name"),
         ({"tool_choice": "required"}, "tool_choice: is 'required', but the request has no tools"),
         ({"temperature": -0.1}, "temperature: must be a number of at least 0, not -0.1"),
+        ({"max_output_tokens": 10**400},
+         "max_output_tokens: must be a whole number of at least 0 and at most 63 bits, not a larger int"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_each_other(options: dict[str, object], words: str) -> None:

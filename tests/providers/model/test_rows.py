@@ -228,6 +228,17 @@ def test_arguments_that_were_cut_off_are_kept_with_their_mark() -> None:
     assert message_from_row(rows_from_message(message)[0]) == message
 
 
+def test_what_json_cannot_hold_is_named() -> None:
+    """A server may send it, in an answer that is kept."""
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    for value, words in ((deep, "it is nested too deeply"), (10**5000, "data.a is a whole number of too many digits")):
+        block = ms.ProviderBlock("anthropic", {"a": value})
+        with pytest.raises(ms.InvalidRequestError, match=rf"message: cannot be written as JSON: .*{words}"):
+            ms.Conversation([ms.Message.assistant(block)]).rows()
+
+
 def test_a_row_is_not_changed_by_reading_it() -> None:
     made = row("tool_call", **CALL, thinking={"text": "hm"})
     before = Row(made.kind, made.content, made.data_json)
