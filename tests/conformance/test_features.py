@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import manystream as ms
-from tests.support.peers import Line, answer, chat_answer, open_peer
+from tests.support.peers import Line, answer, chat_answer, open_peer, reply_once
 
 from .exchange import PROVIDERS
 from .features import DOCUMENT, EXAMPLE, document
@@ -32,15 +32,9 @@ def test_the_page_agrees_with_the_dialects() -> None:
 
 async def test_a_custom_server_is_a_row_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZEPHYR_API_KEY", "zephyr-canary")
-    received: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        received.append(await line.request())
-        await line.send(answer(chat_answer("Hi")))
-
-    async with open_peer(script) as peer:
+    async with open_peer(reply_once(answer(chat_answer("Hi")))) as peer:
         response = await example().ask("Hello", base_url=peer.url)
-    head, _, body = received[0].partition(b"\r\n\r\n")
+    head, _, body = peer.requests[0].partition(b"\r\n\r\n")
     assert b"x-api-key: zephyr-canary" in head
     assert b"authorization" not in head.lower()
     sent = json.loads(body)

@@ -18,22 +18,13 @@ from manystream.engine.request.limits import EngineLimits
 from manystream.transport.http1 import Connection
 from manystream.transport.pool import Pool, PoolLimits
 from tests.support.batches import line, model, records, write
-from tests.support.peers import Line, Peer, Recorder, answer, chat_answer, hello, open_peer, until
+from tests.support.peers import Peer, Recorder, answer, chat_answer, hello, open_peer, replies, until
 
 ONE_PLACE = EngineLimits(pool=PoolLimits(max_per_origin=1))
 RETRY = ms.Retry(max_attempts=1)
 
 
-class Server:
-    """A server that responds to every request and counts them."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    async def script(self, line: Line) -> None:
-        while await line.request():
-            self.asked += 1
-            await line.send(answer(chat_answer("one")))
+SERVED = replies(answer(chat_answer("one")))
 
 
 class InjectedError(ValueError):
@@ -62,8 +53,7 @@ async def test_a_start_that_raises_completes_at_the_next_tick(
         raise InjectedError
 
     recorder = Recorder()
-    server = Server()
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
+    async with open_peer(SERVED) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
         assert (await finished(engine)).success  # leaves an idle connection
         with monkeypatch.context() as patch:
             patch.setattr(Pool if where == "acquire" else Connection, where, raising)
@@ -77,7 +67,7 @@ async def test_a_start_that_raises_completes_at_the_next_tick(
         assert "InjectedError" in str(recorder.completion.error)
         assert (await finished(engine)).success
         assert engine.statistics().calls == {}
-    assert server.asked == 2
+    assert len(peer.requests) == 2
     assert "sk-canary-secret" not in f"{recorder.completion!r} {recorder.completion.error} {caplog.text}"
 
 
@@ -118,8 +108,7 @@ class Injector:
 @pytest.mark.parametrize("reuses", [True, False], ids=["on an idle connection", "on a new connection"])
 async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream: bool) -> None:
     """Either `start_*` raises and there is no call, or it returns and the call completes once, later."""
-    server = Server()
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE, retry=RETRY) as engine:
+    async with open_peer(SERVED) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE, retry=RETRY) as engine:
         at, returned = 0, 0
         await start(engine, Recorder(), stream=stream).wait()  # fills caches, so that the number of calls is constant
         while True:
@@ -149,10 +138,9 @@ async def test_no_callback_runs_inside_a_start_that_raises(reuses: bool, stream:
 
 
 async def test_a_start_at_the_stack_s_end_raises_or_completes_once() -> None:
-    server = Server()
     # An error at some levels leaves the connection to the pool's expiry.
     limits = replace(ONE_PLACE, pool=replace(ONE_PLACE.pool, idle_expiry=0.5))
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
+    async with open_peer(SERVED) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
 
         def descend(levels: int, recorder: Recorder) -> ms.Call:
             return descend(levels - 1, recorder) if levels else start(engine, recorder, stream=False)
@@ -197,7 +185,6 @@ class Interferes(ms.Observer):
 
 @pytest.mark.parametrize("hook", ["call_started", "attempt_started"])
 async def test_a_call_cancelled_by_an_observer_at_start_is_not_sent(hook: str) -> None:
-    server = Server()
     active = False
 
     def cancel(call: ms.Call) -> None:
@@ -206,7 +193,7 @@ async def test_a_call_cancelled_by_an_observer_at_start_is_not_sent(hook: str) -
 
     observer = Interferes(hook, cancel)
     recorder = Recorder()
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], observer=observer) as engine:
+    async with open_peer(SERVED) as peer, ms.open_engine([peer.chat], observer=observer) as engine:
         assert (await finished(engine)).success
         active = True
         call = engine.start_request(hello(), recorder.on_completion)
@@ -216,20 +203,14 @@ async def test_a_call_cancelled_by_an_observer_at_start_is_not_sent(hook: str) -
         await call.wait()
         assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert (server.asked, engine.statistics().opened) == (1, 1)
+        assert (len(peer.requests), engine.statistics().opened) == (1, 1)
         assert (await finished(engine)).success
-    assert server.asked == 2
+    assert len(peer.requests) == 2
     assert observer.attempts == (2 if hook == "call_started" else 3)
 
 
 async def test_a_retry_that_an_observer_cancels_sends_nothing() -> None:
-    asked = 0
-
-    async def busy(line: Line) -> None:
-        nonlocal asked
-        while await line.request():
-            asked += 1
-            await line.send(answer("{}", status="503 Service Unavailable"))
+    busy = replies(answer("{}", status="503 Service Unavailable"))
 
     class CancelsRetries(ms.Observer):
         def attempt_started(self, call: ms.Call, number: int) -> None:
@@ -241,7 +222,7 @@ async def test_a_retry_that_an_observer_cancels_sends_nothing() -> None:
         completion = await finished(engine)
         assert completion.error_category is ms.ErrorCategory.CANCELLED
         await trio.testing.wait_all_tasks_blocked(0.01)
-    assert asked == 1
+    assert len(peer.requests) == 1
 
 
 @pytest.mark.parametrize("hook", ["call_started", "attempt_started"])
@@ -249,7 +230,6 @@ async def test_an_observer_that_raises_ctrl_c_at_start_ends_it_once(hook: str) -
     def interrupt(call: ms.Call) -> None:
         raise KeyboardInterrupt
 
-    server = Server()
     recorder = Recorder()
     states: list[str] = []
     observer = Interferes(hook, interrupt)
@@ -261,11 +241,11 @@ async def test_an_observer_that_raises_ctrl_c_at_start_ends_it_once(hook: str) -
             await call.wait()
             await trio.sleep_forever()
 
-    async with open_peer(server.script) as peer:
+    async with open_peer(SERVED) as peer:
         with pytest.raises(KeyboardInterrupt):
             await use(peer)
     assert recorder.completion.error_category is ms.ErrorCategory.CANCELLED
-    assert (states, server.asked) == (["ended"], 0)
+    assert (states, len(peer.requests)) == (["ended"], 0)
     assert observer.attempts == (0 if hook == "call_started" else 1)
 
 
@@ -276,9 +256,8 @@ async def test_a_start_that_is_interrupted_leaves_no_call(monkeypatch: pytest.Mo
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    server = Server()
     recorder = Recorder()
-    async with open_peer(server.script) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
+    async with open_peer(SERVED) as peer, ms.open_engine([peer.chat], limits=ONE_PLACE) as engine:
         assert (await finished(engine)).success
         for method in ("send", "looks_alive"):
             with monkeypatch.context() as patch:
@@ -301,9 +280,8 @@ async def test_a_batch_interrupted_as_a_line_starts_ends(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(Connection, "send", interrupted_later)
     prompts = write(tmp_path / "p.jsonl", [line(str(number)) for number in range(9)])
-    server = Server()
     with trio.fail_after(20):
-        async with open_peer(server.script) as peer, ms.open_engine([peer.chat]) as engine:
+        async with open_peer(SERVED) as peer, ms.open_engine([peer.chat]) as engine:
             with Journal(tmp_path / "a.jsonl") as journal:
                 batch = Batch(engine, journal, model, concurrency=1)
                 with pytest.raises(KeyboardInterrupt):

@@ -29,6 +29,9 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    silent,
+    stream_of,
 )
 
 
@@ -145,11 +148,8 @@ def test_use_in_another_run_is_a_clear_error() -> None:
 
 
 async def test_another_thread_starts_waits_and_cancels() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("threaded")))
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("threaded")))) as peer, ms.open_engine([peer.chat]) as engine:
         threads: list[int] = []
 
         def work() -> str:
@@ -186,12 +186,10 @@ async def slow(line: Line) -> None:
     """Respond after ten seconds."""
     while await line.request():
         await trio.sleep(10)
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("paid for")))
+        await line.send(stream_of(*chat_stream("paid for")))
 
 
-async def at_once(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("paid for")))
+at_once = replies(stream_of(*chat_stream("paid for")))
 
 
 async def test_running_and_waiting_calls_end_and_no_new_one_starts(autojump_clock: MockClock) -> None:
@@ -274,10 +272,6 @@ def test_a_drain_on_asyncio_can_be_cancelled() -> None:
                 await asyncio.wait_for(engine.drain(math.inf), 0.05)
             assert call.completion is None
             assert await engine.drain(0) is False
-
-    async def silent(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
     async def with_peer() -> None:
         async with open_peer(silent) as peer:

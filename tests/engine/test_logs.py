@@ -11,17 +11,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.engine import monitor
 from manystream.providers.catalog.dialect import StreamMachine
-from tests.support.peers import (
-    STREAM_HEAD,
-    Line,
-    answer,
-    chat_answer,
-    chat_stream,
-    chunked,
-    error_body,
-    hello,
-    open_peer,
-)
+from tests.support.peers import Line, answer, chat_answer, chat_stream, error_body, hello, open_peer, stream_of
 from tests.support.targets import Server, ask, open_targets
 
 
@@ -34,7 +24,7 @@ async def streams(line: Line) -> None:
         if b"refuse" in request:
             await line.send(answer(error_body("no"), status="404 No"))
         elif b'"stream":true' in request:
-            await line.send(STREAM_HEAD + chunked(*chat_stream("a", "b")).decode())
+            await line.send(stream_of(*chat_stream("a", "b")))
         else:
             await line.send(answer(chat_answer("a")))
 

@@ -31,6 +31,8 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    replies,
+    stream_of,
     until,
 )
 
@@ -167,13 +169,9 @@ async def test_a_client_that_never_reads_blocks_nothing(tmp_path: Path, monkeypa
     monkeypatch.setattr(monitor, "PATIENCE", 0.3)
     monkeypatch.setattr(monitor, "_version", lambda: "x" * 3_000_000)  # larger than a socket's buffer
 
-    async def serve(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("well")))
-
     path = tmp_path / "engine.sock"
     async with (
-        open_peer(serve) as peer,
+        open_peer(replies(answer(chat_answer("well")))) as peer,
         ms.open_engine([peer.chat], monitor=path) as engine,
         open_client(path) as slow,
         open_client(path) as other,
@@ -305,10 +303,7 @@ async def test_a_report_has_routes_and_budgets(tmp_path: Path) -> None:
     def price(provider: ms.Provider, model: str, usage: ms.Usage) -> float:
         return 0.001
 
-    async def say_hello(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("hello")))
-
+    say_hello = replies(answer(chat_answer("hello")))
     path = tmp_path / "engine.sock"
     unlimited = ms.Budget(usd=lambda tenant: 5.0, calls=lambda tenant: math.inf)
     per_tenant = ms.Budget(calls=3, per="tenant", every=60)
@@ -331,10 +326,7 @@ async def test_a_report_has_routes_and_budgets(tmp_path: Path) -> None:
 
 
 async def test_a_report_lists_the_budgets_of_which_the_least_is_left(tmp_path: Path) -> None:
-    async def say_hello(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("hello")))
-
+    say_hello = replies(answer(chat_answer("hello")))
     path = tmp_path / "engine.sock"
     traffic = ms.Traffic(budgets=[ms.Budget(calls=100, per="tenant")])
     async with open_peer(say_hello) as peer, ms.open_engine([peer.chat], monitor=path, traffic=traffic) as engine:
@@ -442,7 +434,7 @@ async def test_calls_are_listed_by_age_and_by_silence(tmp_path: Path, autojump_c
 
     async def script(peer_line: Line) -> None:
         request = await peer_line.request()
-        await peer_line.send(STREAM_HEAD + chunked(chat_chunk("a"), end=False).decode())
+        await peer_line.send(stream_of(chat_chunk("a"), end=False))
         if b"lively" in request:
             while True:
                 await trio.sleep(1)

@@ -11,15 +11,13 @@ import trio
 
 import manystream as ms
 from manystream.portal import open_portal
-from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
+from tests.support.peers import Peer, answer, chat_answer, hello, open_peer, replies
 
 ELSEWHERE = "http://models.invalid:8123/v1"
 """A host that DNS does not know: only `dial` can reach it."""
 
 
-async def script(line: Line) -> None:
-    while await line.request():
-        await line.send(answer(chat_answer("by another way")))
+script = replies(answer(chat_answer("by another way")))
 
 
 class Way:

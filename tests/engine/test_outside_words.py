@@ -7,17 +7,13 @@ import manystream as ms
 from manystream.engine.observe.recording import REQUEST_HEADERS, RESPONSE_HEADER_PREFIXES, RESPONSE_HEADERS
 from manystream.engine.request.redaction import HARMLESS_QUERY
 from manystream.otel import OPERATIONS, PROVIDER_NAMES, REQUEST_ATTRIBUTES
-from tests.support.peers import NO_RETRY, Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import NO_RETRY, answer, chat_answer, hello, open_peer, reply_once
 
 
 async def completion_of(response: bytes, *, stream: bool) -> ms.Completion:
     """Return the completion of a call whose server sends these bytes."""
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(response)
-
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+    async with open_peer(reply_once(response)) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         start = engine.start_stream if stream else engine.start_request
         return await start(hello()).wait()
 

@@ -16,7 +16,6 @@ from manystream.engine import EngineLimits
 from manystream.portal import open_portal
 from manystream.transport.pool import PoolLimits
 from tests.support.peers import (
-    STREAM_HEAD,
     Line,
     Peer,
     Recorder,
@@ -26,6 +25,8 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    stream_of,
 )
 
 NEIGHBOURS = 20
@@ -61,14 +62,12 @@ ENDS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-async def two_texts(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("one", "two")))
+two_texts = replies(stream_of(*chat_stream("one", "two")))
 
 
 async def endless(line: Line) -> None:
     request = await line.request()
-    await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
+    await line.send(stream_of(chat_chunk("one"), end=False))
     if b"raise" in request:
         await line.send(chunked(chat_chunk("two"), end=False))
     await line.closed_by_peer()

@@ -21,7 +21,7 @@ import manystream as ms
 from manystream.engine.sharing import APPLICATION_ID
 from manystream.engine.traffic import shared_rows
 from manystream.portal import open_portal
-from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
+from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer, replies
 from tests.support.threaded_server import Wire, serving
 
 ANSWER = answer(chat_answer("a"))
@@ -34,9 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "limits"
 
 
-async def serve(line: Line) -> None:
-    while await line.request():
-        await line.send(ANSWER)
+serve = replies(ANSWER)
 
 
 def open_one(

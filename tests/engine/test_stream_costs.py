@@ -20,7 +20,6 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.support.dialects import ANTHROPIC, CHAT, DIALECTS, GEMINI, RESPONSES, Wording
 from tests.support.peers import (
-    STREAM_HEAD,
     Line,
     Script,
     answer,
@@ -31,7 +30,9 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    reply_once,
     silent,
+    stream_of,
     until,
 )
 
@@ -86,7 +87,7 @@ async def open_streams(engine: ms.Engine, source: Source, dialect: Wording, numb
         await source.accept()
     end = "\r\n\r\n" if dialect is GEMINI else "\n\n"
     last = dialect.beginning.removesuffix(end).rpartition(end)[2] + end
-    source.send(STREAM_HEAD.encode() + chunked(dialect.beginning, end=False), number)
+    source.send(stream_of(dialect.beginning, end=False), number)
     await until(lambda: arrived == 2 * number)
     for more in range(3):
         source.send(chunked(last, end=False), number)
@@ -121,7 +122,7 @@ async def test_a_stream_with_content_keeps_no_request_body() -> None:
             prepared = call._running._prepared
             assert b"hello" in prepared.body
             await source.accept()
-            source.send(STREAM_HEAD.encode() + chunked(CHAT.beginning, end=False), 1)
+            source.send(stream_of(CHAT.beginning, end=False), 1)
             await until(lambda: not prepared.body)
             assert call.completion is None
     finally:
@@ -141,7 +142,7 @@ async def unstreamed(engine: ms.Engine, request: ms.Request) -> None:
         await engine.request(request)
 
 
-async def streamed(engine: ms.Engine, request: ms.Request) -> None:
+async def in_a_stream(engine: ms.Engine, request: ms.Request) -> None:
     await engine.start_stream(request, lambda event: None).wait()
 
 
@@ -197,9 +198,7 @@ def every(*answers: bytes | str) -> Script:
     return script
 
 
-async def cut(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD + chunked(chat_chunk("one"), end=False).decode())
+cut = reply_once(stream_of(chat_chunk("one"), end=False))
 
 
 async def slow(line: Line) -> None:
@@ -208,34 +207,34 @@ async def slow(line: Line) -> None:
         await line.send(STREAM)
 
 
-STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("one", "two", "three"))
+STREAM = stream_of(*chat_stream("one", "two", "three"))
 MANY = {
     "index": 0,
     "delta": {"tool_calls": [{"index": i, "id": f"t{i}", "function": {"name": "f"}} for i in range(200)]},
 }
-MANY_PARTS = STREAM_HEAD.encode() + chunked(chat_chunk(choices=[MANY]), *chat_stream())
+MANY_PARTS = stream_of(chat_chunk(choices=[MANY]), *chat_stream())
 REFUSED = answer(error_body("later"), status="429 Too Many Requests", headers="Retry-After: 0\r\n")
 FAILED = answer(error_body("no"), status="500 Internal Server Error")
 
 ENDS: dict[str, tuple[End, Script]] = {
     "answer": (unstreamed, every(answer(chat_answer("one")))),
-    "stream": (streamed, every(STREAM)),
+    "stream": (in_a_stream, every(STREAM)),
     "iterator": (iterated, every(STREAM)),
     "iterator that is left early": (left_early, every(STREAM)),
     "callbacks that hold their call": (with_agent, every(STREAM)),
     "cancelled": (cancelled, every(STREAM)),
-    "more events than one step": (streamed, every(MANY_PARTS)),
+    "more events than one step": (in_a_stream, every(MANY_PARTS)),
     "cancelled between two steps": (cancelled, every(MANY_PARTS)),
-    "refused and repeated": (streamed, every(REFUSED, *[STREAM] * 5)),
-    "failed and repeated": (streamed, every(FAILED, STREAM)),
+    "refused and repeated": (in_a_stream, every(REFUSED, *[STREAM] * 5)),
+    "failed and repeated": (in_a_stream, every(FAILED, STREAM)),
     "refused": (unstreamed, every(answer(error_body("no"), status="400 Bad Request"))),
     "no JSON": (unstreamed, every(answer('{"choices": '))),
-    "a malformed event": (streamed, every(STREAM_HEAD.encode() + chunked(CHAT.malformed))),
-    "an error event": (streamed, every(STREAM_HEAD.encode() + chunked(CHAT.overload))),
-    "cut": (streamed, cut),
+    "a malformed event": (in_a_stream, every(stream_of(CHAT.malformed))),
+    "an error event": (in_a_stream, every(stream_of(CHAT.overload))),
+    "cut": (in_a_stream, cut),
     "timeout": (unstreamed, silent),
-    "timeout of a stream": (streamed, silent),
-    "late": (streamed, slow),
+    "timeout of a stream": (in_a_stream, silent),
+    "late": (in_a_stream, slow),
 }  # fmt: skip
 
 HEDGED = ms.Route("m", ["a/m", "b/m"], hedge=ms.Hedge(1.0, at_most=1.0))
@@ -281,10 +280,10 @@ async def test_an_ended_call_leaves_the_collector_nothing(name: str, traffic: st
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("end", [unstreamed, streamed])
+@pytest.mark.parametrize("end", [unstreamed, in_a_stream])
 async def test_a_call_of_each_dialect_leaves_nothing_to_the_collector(dialect: Wording, end: End) -> None:
     whole = answer(dialect.whole)
-    script = every(STREAM_HEAD.encode() + chunked(dialect.beginning, dialect.rest) if end is streamed else whole)
+    script = every(stream_of(dialect.beginning, dialect.rest) if end is in_a_stream else whole)
     async with open_peer(script) as peer, ms.open_engine([dialect.provider(peer.origin)]) as engine:
         assert await left(engine, end) == 0
 
@@ -299,4 +298,4 @@ class Watch(ms.Observer):
 async def test_an_observed_call_leaves_nothing_to_the_collector(tmp_path: Path) -> None:
     async with open_peer(every(STREAM)) as peer, ms.open_engine([peer.chat], observer=Watch()) as engine:
         with engine.record(tmp_path / "recording"):
-            assert await left(engine, streamed) == 0
+            assert await left(engine, in_a_stream) == 0

@@ -22,6 +22,7 @@ from tests.support.peers import (
     chat_stream,
     chunked,
     open_peer,
+    replies,
 )
 
 SCHEMA: JSONObject = {
@@ -159,14 +160,7 @@ async def test_what_a_validator_refuses_is_a_success_with_its_words(stream: bool
 
 
 async def test_an_answer_that_does_not_fit_is_not_retried() -> None:
-    asked: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        while request := await line.request():
-            asked.append(request)
-            await line.send(answer(chat_answer("no JSON")))
-
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("no JSON")))) as peer, ms.open_engine([peer.chat]) as engine:
         with pytest.raises(ms.ProviderError, match="the answer is not JSON: 'no JSON'"):
             await engine.request(ms.Request("m", [ms.Message.user("x")], response_schema=SCHEMA))
-    assert len(asked) == 1
+    assert len(peer.requests) == 1

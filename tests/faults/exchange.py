@@ -13,24 +13,23 @@ import trio
 import manystream as ms
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
     Line,
     Peer,
     Recorder,
     chat_answer,
     chat_chunk,
     chat_stream,
-    chunked,
     hello,
     open_descriptors,
     open_peer,
+    stream_of,
 )
 
 ONCE_MORE = ms.Retry(max_attempts=2, base=0, jitter=0)
 CLOCKS = ms.Timeouts(connect=5, first_byte=20, idle=10, total=60)
 """Timeouts on a virtual clock. They differ, so that the error shows which one ended a call."""
 
-GOOD_STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("second"))
+GOOD_STREAM = stream_of(*chat_stream("second"))
 GOOD_ANSWER = chat_answer("second").encode()
 
 ONE = chat_chunk("one")

@@ -21,7 +21,7 @@ import trio
 import manystream as ms
 import manystream.httpx2
 from manystream.portal import open_portal
-from tests.support.peers import STREAM_HEAD, chat_stream, chunked, hello
+from tests.support.peers import chat_stream, chunked, hello, stream_of
 from tests.support.threaded_server import Server, Wire
 
 WAYS = ("return", "raise", "exit")
@@ -39,7 +39,7 @@ def serve(wire: Wire) -> None:
     while True:
         head = wire.head()
         wire.body(head)
-        wire.send(STREAM_HEAD.encode() + chunked(frames[0], end=False))
+        wire.send(stream_of(frames[0], end=False))
         if b"x-wait" in head.lower():
             wire.gate.wait(30)
         wire.send(chunked(*frames[1:]))

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.faults.exchange import WHOLE, End, Wire
 from tests.faults.wires import CUT, WIRES
-from tests.support.peers import STREAM_HEAD, chat_stream, chunked
+from tests.support.peers import chat_stream, stream_of
 
 PATIENCE = 1.5
 """Seconds after which a client that still waits is recorded as waiting."""
@@ -49,7 +49,7 @@ class Server(threading.Thread):
             while self.read_request(line):
                 self.served += 1
                 if self.served > 1:
-                    line.sendall(STREAM_HEAD.encode() + chunked(*chat_stream("second")))
+                    line.sendall(stream_of(*chat_stream("second")))
                     continue
                 line.sendall(self.wire.data)
                 if self.wire.end is End.RESET:

@@ -25,6 +25,9 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    reply_and_hold,
+    reply_once,
+    stream_of,
     until,
 )
 
@@ -145,13 +148,8 @@ async def test_an_event_that_is_not_json_ends_the_stream_and_is_quoted(wording: 
 async def call(body: Wire, **options: object) -> tuple[ms.Completion, Recorder, float]:
     """Make a streamed call to a server that writes `body` and then sends nothing."""
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(body.data)
-        await line.closed_by_peer()
-
     recorder = Recorder()
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+    async with open_peer(reply_and_hold(body.data)) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         started = trio.current_time()
         request = hello(timeouts=CLOCKS, **options)
         completion = await engine.start_stream(request, recorder.on_event, recorder.on_completion).wait()
@@ -194,7 +192,7 @@ async def test_the_total_timeout_ends_a_stream_of_pings(ping: str, autojump_cloc
 
 @pytest.mark.parametrize("wording", DIALECTS, ids=[wording.name for wording in DIALECTS])
 async def test_single_bytes_deliver_the_same_events(wording: Wording, autojump_clock: MockClock) -> None:
-    wire = STREAM_HEAD.encode() + chunked(wording.beginning + wording.rest)
+    wire = stream_of(wording.beginning + wording.rest)
 
     async def script(line: Line) -> None:
         while await line.request():
@@ -212,14 +210,10 @@ async def test_single_bytes_deliver_the_same_events(wording: Wording, autojump_c
 
 
 async def test_twenty_thousand_events_in_one_write_arrive_in_parts() -> None:
-    flood = STREAM_HEAD.encode() + chunked("".join(chat_stream(*["x" * 400] * 20_000)))
+    flood = stream_of("".join(chat_stream(*["x" * 400] * 20_000)))
     ticks: list[int] = []
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(flood)
-
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(reply_once(flood)) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello(), lambda event: ticks.append(engine.statistics().loop_ticks))
         tracemalloc.start()
         completion = await call.wait()

@@ -29,11 +29,14 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    reply_once,
+    stream_of,
     until,
 )
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+STREAM = stream_of(*chat_stream("fine"))
 FOUR = ms.Retry(jitter=0)
 CONNECT = ms.Timeouts(connect=5)
 
@@ -42,9 +45,7 @@ def provider(host: str, port: int = 80, scheme: str = "http") -> ms.OpenAIChat:
     return ms.OpenAIChat(api_key="sk-canary-secret", base_url=f"{scheme}://{host}:{port}/v1", name="peer")
 
 
-async def serve_soundly(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM)
+serve_soundly = replies(STREAM)
 
 
 async def outcome(to: ms.OpenAIChat, retry: ms.Retry = NO_RETRY) -> tuple[ms.Completion, float]:
@@ -254,11 +255,8 @@ async def test_the_total_timeout_covers_the_wait_in_the_queue(autojump_clock: Mo
 
 
 async def test_many_short_connections_leak_nothing() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
 
-    async with open_peer(script) as peer:
+    async with open_peer(reply_once(STREAM.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))) as peer:
         before = open_descriptors()
         async with ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
             for _ in range(10):
@@ -375,12 +373,9 @@ VARIABLES: list[tuple[Callable[[str], dict[str, str]], bool]] = [
 
 @pytest.mark.parametrize(("variables", "proxied"), VARIABLES)
 async def test_the_environment_s_proxy_is_used(variables: Callable[[str], dict[str, str]], proxied: bool) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("fine")))
 
     async with (
-        open_peer(script) as peer,
+        open_peer(reply_once(answer(chat_answer("fine")))) as peer,
         open_proxy(upstream=peer.port) as proxy,
         ms.open_engine([peer.chat], environment=variables(proxy.url)) as engine,
     ):

@@ -11,22 +11,23 @@ from tests.faults.exchange import ONCE_MORE, End, Wire, observe, ok, raw
 from tests.faults.servers import serve_records
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
     Line,
     Recorder,
     answer,
     chat_answer,
     chat_chunk,
     chat_stream,
-    chunked,
     error_body,
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    reply_once,
+    stream_of,
     until,
 )
 
-STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+STREAM = stream_of(*chat_stream("fine"))
 ONE_CONNECTION = ms.EngineLimits(pool=ms.PoolLimits(max_per_origin=1))
 
 
@@ -34,9 +35,7 @@ async def settle() -> None:
     await trio.testing.wait_all_tasks_blocked(0.006)
 
 
-async def serve_soundly(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM)
+serve_soundly = replies(STREAM)
 
 
 async def test_a_connection_that_ended_while_idle_is_not_used(autojump_clock: MockClock) -> None:
@@ -159,17 +158,14 @@ async def test_a_restart_that_ends_all_idle_connections_is_hidden() -> None:
 
 
 async def test_a_keep_alive_header_is_not_relied_upon() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM.replace(b"\r\n", b"\r\nKeep-Alive: timeout=5, max=100\r\n", 1))
-
+    script = reply_once(STREAM.replace(b"\r\n", b"\r\nKeep-Alive: timeout=5, max=100\r\n", 1))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         for _ in range(30):
             completion = await engine.start_stream(hello()).wait()
             assert (completion.success, completion.attempts) == (True, 1)
 
 
-POISON = STREAM_HEAD.encode() + chunked(*chat_stream("POISON"))
+POISON = stream_of(*chat_stream("POISON"))
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -251,7 +247,7 @@ async def test_an_abandoned_stream_closes_its_socket(autojump_clock: MockClock) 
 
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
+        await line.send(stream_of(chat_chunk("one"), end=False))
         await line.closed_by_peer()
         left.set()
 
@@ -272,7 +268,7 @@ async def test_an_abandoned_stream_closes_its_socket(autojump_clock: MockClock) 
 async def test_the_last_chunk_is_not_waited_for(seconds: float, kept: bool, autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False))
+            await line.send(stream_of(*chat_stream("fine"), end=False))
             await trio.sleep(seconds)
             await line.send("0\r\n\r\n")
 
@@ -304,20 +300,13 @@ async def test_rejected_answers_leave_their_connections_usable(autojump_clock: M
 
 
 async def test_two_keys_share_connections_and_nothing_else() -> None:
-    requests: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        while request := await line.request():
-            requests.append(request)
-            await line.send(answer(chat_answer("fine")))
-
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(chat_answer("fine")))) as peer:
         providers = [ms.OpenAIChat(api_key=f"sk-{name}", base_url=peer.url, name=name) for name in ("ann", "bob")]
         async with ms.open_engine(providers) as engine:
             for name in ("ann", "bob", "bob", "ann"):
                 await engine.request(ms.Request(f"{name}/m", [ms.Message.user("x")]))
-    assert [b"sk-ann" in request for request in requests] == [True, False, False, True]
-    assert [b"sk-bob" in request for request in requests] == [False, True, True, False]
+    assert [b"sk-ann" in request for request in peer.requests] == [True, False, False, True]
+    assert [b"sk-bob" in request for request in peer.requests] == [False, True, True, False]
     assert len(peer.lines) == 1
 
 

@@ -16,6 +16,8 @@ from tests.support.peers import (
     chunked,
     hello,
     open_peer,
+    reply_once,
+    stream_of,
     until,
 )
 
@@ -41,7 +43,7 @@ async def flood(line: Line, beginning: bytes, piece: bytes) -> None:
 
 async def test_one_event_beyond_its_cap() -> None:
     error, engine = await outcome(
-        lambda line: flood(line, STREAM_HEAD.encode() + chunked("data: ", end=False), chunked("x" * 10_000, end=False))
+        lambda line: flood(line, stream_of("data: ", end=False), chunked("x" * 10_000, end=False))
     )
     assert error.category is ms.ErrorCategory.SERVER
     # One read of 128 KiB may exceed both caps; the response's cap is then checked first.
@@ -58,11 +60,8 @@ async def test_a_stream_beyond_the_cap_of_an_answer() -> None:
 
 
 async def test_an_unstreamed_answer_beyond_its_cap() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("x" * 5_000_000)))
 
-    error, engine = await outcome(script, stream=False)
+    error, engine = await outcome(reply_once(answer(chat_answer("x" * 5_000_000))), stream=False)
     assert "larger than 200000 bytes (limits.max_response_bytes)" in error.message
     assert engine.statistics().bytes_received < 1_000_000
 
@@ -83,7 +82,7 @@ async def test_endlessly_nested_json_is_malformed(opening: str, stream: bool) ->
     async def script(line: Line) -> None:
         await line.request()
         deep = (opening * 9_000)[:90_000]
-        await line.send(STREAM_HEAD.encode() + chunked(f"data: {deep}\n\n") if stream else answer(deep))
+        await line.send(stream_of(f"data: {deep}\n\n") if stream else answer(deep))
 
     error, _ = await outcome(script, stream=stream)
     assert "malformed" in error.message
@@ -107,9 +106,7 @@ async def test_one_call_more_than_allowed_is_refused() -> None:
 
 
 async def test_the_cap_on_an_event_names_its_option() -> None:
-    error, _ = await outcome(
-        lambda line: flood(line, STREAM_HEAD.encode() + chunked("data: ", end=False), chunked("x" * 1_000, end=False))
-    )
+    error, _ = await outcome(lambda line: flood(line, stream_of("data: ", end=False), chunked("x" * 1_000, end=False)))
     assert "limits.max_event_bytes" in error.message
 
 

@@ -15,7 +15,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.batch import Batch, BatchError, Journal
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body
+from tests.support.peers import Line, answer, chat_answer, chat_stream, error_body, stream_of
 
 Kind = Literal["refuse", "drop", "reset", "busy"]
 KINDS: tuple[Kind, ...] = ("refuse", "drop", "reset", "busy")
@@ -82,7 +82,7 @@ class Server:
                     return
                 self.answered.append(trio.current_time())
                 if b'"stream":true' in request:
-                    await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                    await line.send(stream_of(*chat_stream("fine")))
                 else:
                     await line.send(answer(chat_answer("fine")))
         except (trio.BrokenResourceError, trio.ClosedResourceError):

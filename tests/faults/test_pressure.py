@@ -18,23 +18,21 @@ from manystream.transport.pool import PoolLimits
 from manystream.transport.resolve import Address
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
     Line,
     Recorder,
     answer,
     chat_answer,
     chat_chunk,
     chat_stream,
-    chunked,
     error_body,
     hello,
     open_peer,
+    replies,
+    reply_and_hold,
+    stream_of,
 )
 
-
-async def serve_soundly(line: Line) -> None:
-    while await line.request():
-        await line.send(answer(chat_answer("fine")))
+serve_soundly = replies(answer(chat_answer("fine")))
 
 
 async def test_idle_connections_free_descriptors(monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock) -> None:
@@ -97,11 +95,7 @@ async def test_the_body_of_an_error_has_its_own_short_timeout(autojump_clock: Mo
 
 
 async def test_a_pause_before_the_connection_exists_takes_effect(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("one")))
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(*chat_stream("one")))
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         call = engine.start_stream(hello(), recorder.on_event, recorder.on_completion)
@@ -114,11 +108,7 @@ async def test_a_pause_before_the_connection_exists_takes_effect(autojump_clock:
 
 
 async def test_calls_cancelled_in_the_queue_leak_nothing() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(chat_chunk("one"), end=False))
     limits = EngineLimits(pool=PoolLimits(max_per_origin=1))
     request = hello()
 

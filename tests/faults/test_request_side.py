@@ -28,12 +28,15 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    reply_once,
+    stream_of,
     until,
 )
 
 SECRET = "sk-canary-0123456789"
 BIG = ms.Request("m", [ms.Message.user("x" * (8 * 1024 * 1024))], timeouts=CLOCKS)
-STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+STREAM = stream_of(*chat_stream("fine"))
 
 
 async def nobody_connects(line: Line) -> None:
@@ -82,17 +85,11 @@ async def test_an_unusable_url_is_refused_and_not_shown(url: str) -> None:
 
 
 async def test_a_url_is_percent_encoded_where_needed() -> None:
-    requests: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        requests.append(await line.request())
-        await line.send(answer(chat_answer("fine")))
-
-    async with open_peer(script) as peer:
+    async with open_peer(reply_once(answer(chat_answer("fine")))) as peer:
         provider = ms.OpenAIChat(api_key="k", base_url=f"{peer.origin}/füße%20?api-version=2")
         async with ms.open_engine([provider]) as engine:
             await engine.request(hello())
-    assert requests[0].startswith(b"POST /f%C3%BC%C3%9Fe%20/chat/completions?api-version=2 HTTP/1.1\r\n")
+    assert peer.requests[0].startswith(b"POST /f%C3%BC%C3%9Fe%20/chat/completions?api-version=2 HTTP/1.1\r\n")
 
 
 EARLY = {
@@ -305,11 +302,7 @@ async def test_redirects_are_reported_and_not_followed(status: int, location: st
         elsewhere.setblocking(False)
         target = (location or "").format(port=elsewhere.getsockname()[1])
         header = f"Location: {target}?key=word\r\n" if location else ""
-
-        async def script(line: Line) -> None:
-            while await line.request():
-                await line.send(f"HTTP/1.1 {status} Moved\r\n{header}Content-Length: 0\r\n\r\n")
-
+        script = replies(f"HTTP/1.1 {status} Moved\r\n{header}Content-Length: 0\r\n\r\n")
         async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
             for _ in range(2):
                 completion = await engine.start_stream(hello()).wait()
@@ -337,10 +330,7 @@ async def test_a_location_header_of_an_error_is_not_a_redirect() -> None:
 
 
 async def test_a_location_with_a_line_break_does_no_harm() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send("HTTP/1.1 302 Found\r\nLocation: /x\rX-Evil: 1\r\nContent-Length: 0\r\n\r\n")
-
+    script = reply_once("HTTP/1.1 302 Found\r\nLocation: /x\rX-Evil: 1\r\nContent-Length: 0\r\n\r\n")
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion = await engine.start_stream(hello()).wait()
     assert completion.error_category is ms.ErrorCategory.NETWORK

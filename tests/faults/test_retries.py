@@ -21,15 +21,16 @@ from tests.support.peers import (
     answer,
     chat_chunk,
     chat_stream,
-    chunked,
     error_body,
     hello,
     open_peer,
+    replies,
+    stream_of,
 )
 
-GOOD = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+GOOD = stream_of(*chat_stream("fine"))
 BEGUN_TEXT = chat_chunk("one")
-BEGUN = STREAM_HEAD.encode() + chunked(BEGUN_TEXT, end=False)
+BEGUN = stream_of(BEGUN_TEXT, end=False)
 TWO = ms.Retry(max_attempts=2, base=1, jitter=0)
 
 
@@ -39,7 +40,7 @@ def status(code: int, kind: str = "", headers: str = "") -> Wire:
 
 def in_band(kind: str, *before: str) -> Wire:
     frame = f"data: {error_body('no', kind, kind)}\n\n"
-    return Wire(STREAM_HEAD.encode() + chunked(*before, frame))
+    return Wire(stream_of(*before, frame))
 
 
 MATRIX: list[tuple[str, Wire, bool]] = [
@@ -78,7 +79,7 @@ MATRIX: list[tuple[str, Wire, bool]] = [
     ("silent before any event", Wire(STREAM_HEAD.encode()), True),
     ("silent after text", Wire(BEGUN), False),
     ("no HTTP", Wire(b"SSH-2.0\r\n"), False),
-    ("a malformed event", Wire(STREAM_HEAD.encode() + chunked("data: {\n\n")), False),
+    ("a malformed event", Wire(stream_of("data: {\n\n")), False),
 ]
 
 
@@ -206,21 +207,14 @@ async def test_an_outage_does_not_multiply_the_traffic(headers: str, autojump_cl
     """A thousand calls may make four attempts each. The reserve of retries allows a tenth of additional requests, not
     three times as many, even if the failing server's hint is to retry at once.
     """
-    requests = 0
-
-    async def script(line: Line) -> None:
-        nonlocal requests
-        while await line.request():
-            requests += 1
-            await line.send(answer(error_body("down"), status="503 Down", headers=headers))
-
+    script = replies(answer(error_body("down"), status="503 Down", headers=headers))
     limits = EngineLimits(pool=PoolLimits(max_per_origin=50))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=limits) as engine:
         calls = [engine.start_stream(hello()) for _ in range(1000)]
         completions = [await call.wait() for call in calls]
     assert {completion.error_category for completion in completions} == {ms.ErrorCategory.SERVER}
-    assert 1000 <= requests <= 1100
-    assert sum(completion.attempts for completion in completions) == requests
+    assert 1000 <= len(peer.requests) <= 1100
+    assert sum(completion.attempts for completion in completions) == len(peer.requests)
 
 
 async def test_after_an_outage_calls_are_retried(autojump_clock: MockClock) -> None:

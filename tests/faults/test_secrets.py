@@ -16,7 +16,18 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.faults.servers import open_proxy
 from tests.support.addresses import closed_port
-from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, hello, open_peer
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    Recorder,
+    answer,
+    chat_chunk,
+    error_body,
+    hello,
+    open_peer,
+    replies,
+    stream_of,
+)
 
 KEY = "sk-canary-0123456789abcdef"
 PROXY_WORD = "canary-proxy-word"
@@ -68,11 +79,11 @@ def echo_in_a_location(request: bytes) -> bytes:
 
 
 def echo_in_the_stream(request: bytes) -> bytes:
-    return STREAM_HEAD.encode() + chunked(chat_chunk("x"), f"data: {error_body('your key is ' + KEY)}\n\n")
+    return stream_of(chat_chunk("x"), f"data: {error_body('your key is ' + KEY)}\n\n")
 
 
 def echo_as_malformed_event(request: bytes) -> bytes:
-    return STREAM_HEAD.encode() + chunked(f"data: {KEY} {{\n\n")
+    return stream_of(f"data: {KEY} {{\n\n")
 
 
 def echo_in_a_chunk_size(request: bytes) -> bytes:
@@ -147,20 +158,14 @@ async def test_echoed_keys_are_hidden(
 
 @pytest.mark.parametrize("dialect", PROVIDERS)
 async def test_the_key_goes_in_one_header_to_its_own_origin(dialect: str, log: pytest.LogCaptureFixture) -> None:
-    requests: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        while request := await line.request():
-            requests.append(request)
-            await line.send("HTTP/1.1 307 Away\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n")
-
+    script = replies("HTTP/1.1 307 Away\r\nLocation: http://127.0.0.2:9/\r\nContent-Length: 0\r\n\r\n")
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)]) as engine:
         model = {"anthropic": "claude-x", "gemini": "gemini-x", "interactions": "gemini-x"}.get(dialect, "m")
         await engine.start_stream(ms.Request(model, [ms.Message.user("x")], max_output_tokens=9)).wait()
         assert list(engine.statistics().connections) == [peer.origin]
-    head, _, body = requests[0].partition(b"\r\n\r\n")
+    head, _, body = peer.requests[0].partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
-    assert len(requests) == 1
+    assert len(peer.requests) == 1
     assert KEY.encode() not in lines[0]
     assert KEY.encode() not in body
     assert sum(KEY.encode() in line for line in lines) == 1
@@ -169,11 +174,11 @@ async def test_the_key_goes_in_one_header_to_its_own_origin(dialect: str, log: p
 
 async def test_connect_errors_hide_the_password(log: pytest.LogCaptureFixture, autojump_clock: MockClock) -> None:
     said: list[object] = []
-    replies: list[bytes | None] = [
+    answers: list[bytes | None] = [
         b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nstray",
         b"CONNECT x HTTP/1.1\r\nProxy-Authorization: Basic " + PROXY_WORD.encode() + b"\r\n\r\n", None,
     ]  # fmt: skip
-    for reply in replies:
+    for reply in answers:
         async with open_proxy(reply=reply) as proxy:
             provider = ms.OpenAIChat(api_key=KEY, base_url="https://api.test/v1")
             url = proxy.url_with(f"canary:{PROXY_WORD}")
@@ -185,14 +190,11 @@ async def test_connect_errors_hide_the_password(log: pytest.LogCaptureFixture, a
 
 
 async def test_a_defect_in_a_callback_is_logged_without_the_key(log: pytest.LogCaptureFixture) -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("no"), status="400 No"))
 
     def on_completion(completion: ms.Completion) -> None:
         raise ValueError("a defect in the program")
 
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(error_body("no"), status="400 No"))) as peer:
         provider = PROVIDERS["chat"](peer.origin)
         async with ms.open_engine([provider]) as engine:
             await engine.start_stream(hello(), None, on_completion).wait()
@@ -212,9 +214,7 @@ async def test_a_refused_connection_error_shows_no_key(log: pytest.LogCaptureFix
 async def test_an_engine_keeps_nothing_of_a_completed_call() -> None:
     """The key is kept as long as the engine; a request's content no longer than its call."""
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer("{}", status="400 No"))
+    script = replies(answer("{}", status="400 No"))
 
     def calls() -> dict[int, ms.Call]:
         gc.collect()

@@ -20,7 +20,17 @@ from manystream.providers.catalog.registry import DIALECTS
 from tests.faults.servers import open_proxy
 from tests.faults.test_secrets import everything_said
 from tests.support.common_runs import longest_common_run
-from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, error_body, open_peer
+from tests.support.peers import (
+    NO_RETRY,
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_chunk,
+    error_body,
+    open_peer,
+    replies,
+    stream_of,
+)
 
 KEY = "sk-" + base64.b64encode(bytes(range(255, 130, -1))).decode()[:158] + "+/="
 assert len(KEY) == 164
@@ -46,11 +56,9 @@ CUTS: dict[str, Callable[[str, int], bytes]] = {
     "a body of 64 KiB": lambda said, cut: answer(b"x" * (65536 - cut) + said.encode() * 3, status="400 No"),
     "a page instead of an answer": lambda said, cut: answer(f"<p>{'x' * (197 - cut)}{said}".encode(), kind="text/html"),
     "an answer that is no JSON": lambda said, cut: answer(f"{{{'x' * (199 - cut)}{said}".encode()),
-    "an event that is no JSON": lambda said, cut: (
-        STREAM_HEAD.encode() + chunked(f"data: {{{'x' * (199 - cut)}{said}\n\n")
-    ),
-    "an error in a stream": lambda said, cut: (
-        STREAM_HEAD.encode() + chunked(chat_chunk("a"), f"data: {error_body('x' * (1000 - cut) + said)}\n\n")
+    "an event that is no JSON": lambda said, cut: stream_of(f"data: {{{'x' * (199 - cut)}{said}\n\n"),
+    "an error in a stream": lambda said, cut: stream_of(
+        chat_chunk("a"), f"data: {error_body('x' * (1000 - cut) + said)}\n\n"
     ),
     "a status line": lambda said, cut: f"HTTP/1.1 {'9' * (160 - cut)} {said}\r\n\r\n".encode(),
     "a header line": lambda said, cut: f"HTTP/1.1 200 OK\r\n{'x' * (170 - cut)} {said}: y\r\n\r\n".encode(),
@@ -82,17 +90,13 @@ CHANCE = 3
 @pytest.mark.parametrize("dialect", PROVIDERS)
 async def test_a_cut_leaves_no_part_of_the_key(dialect: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    replies = [CUTS[place](spelling, cut) for spelling, cut in itertools.product(SPELLINGS.values(), (6, 20, 84, 144))]
+    bodies = [CUTS[place](spelling, cut) for spelling, cut in itertools.product(SPELLINGS.values(), (6, 20, 84, 144))]
     texts: list[str] = []
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(replies[len(texts)])
-
+    script = replies(lambda request: bodies[len(texts)])
     async with open_peer(script) as peer, ms.open_engine([PROVIDERS[dialect](peer.origin)], retry=NO_RETRY) as engine:
         model = {"anthropic": "claude-x", "gemini": "gemini-x", "interactions": "gemini-x"}.get(dialect, "m")
         request = ms.Request(model, [ms.Message.user("hello")], max_output_tokens=10)
-        for number in range(len(replies)):
+        for number in range(len(bodies)):
             start = engine.start_request if number % 2 and "stream" not in place else engine.start_stream
             completion = await start(request).wait()
             error = completion.error
@@ -121,7 +125,7 @@ def other_secrets(request: bytes) -> list[bytes]:
         answer(f"<h1>no</h1>{quote(said)}".encode(), status="400 No", kind="text/html"),
         answer(error_body("no"), status="403 No", headers=f"X-Debug: {', '.join(ALL)}\r\nX-Request-Id: {LONG}\r\n"),
         answer(said.encode()),
-        STREAM_HEAD.encode() + chunked(f"data: {error_body(said)}\n\n"),
+        stream_of(f"data: {error_body(said)}\n\n"),
     ]
 
 
@@ -131,9 +135,9 @@ async def test_headers_and_the_query_are_secrets(caplog: pytest.LogCaptureFixtur
 
     async def script(line: Line) -> None:
         while request := await line.request():
-            replies = other_secrets(request)
+            bodies = other_secrets(request)
             assert all(secret.encode() in request for secret in ALL)
-            await line.send(replies[len(texts) % len(replies)])
+            await line.send(bodies[len(texts) % len(bodies)])
 
     async with open_peer(script) as peer:
         provider = ms.OpenAIChat(
@@ -183,11 +187,7 @@ async def test_the_useful_part_of_an_error_is_kept() -> None:
 async def test_an_echoed_proxy_password_is_redacted() -> None:
     word = "proxy-word-0123456789"
     token = base64.b64encode(f"canary:{word}".encode()).decode()
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(f"Proxy-Authorization: Basic {token} {word}".encode(), status="502 Bad"))
-
+    script = replies(answer(f"Proxy-Authorization: Basic {token} {word}".encode(), status="502 Bad"))
     async with open_peer(script) as peer, open_proxy(upstream=int(peer.origin.rpartition(":")[2])) as proxy:
         provider = ms.OpenAIChat(api_key=KEY, base_url=peer.url)
         url = proxy.url_with(f"canary:{word}")
@@ -205,14 +205,10 @@ async def test_a_defect_that_quotes_the_key_is_redacted(caplog: pytest.LogCaptur
     def decode_error(status: int, headers: object, body: bytes, now: float) -> ms.ProviderError:
         raise ValueError(f"cannot read {KEY} of {status}")
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("no"), status="400 No"))
-
     broken = replace(DIALECTS["openai-chat"], decode_error=decode_error)
     profile = ms.Profile(name="broken", dialect=broken, base_url="http://127.0.0.1")
     async with (
-        open_peer(script) as peer,
+        open_peer(replies(answer(error_body("no"), status="400 No"))) as peer,
         ms.open_engine([ms.OpenAIChat(KEY, peer.origin, profile=profile)], retry=NO_RETRY) as engine,
     ):
         completion = await engine.start_request(ms.Request("m", [ms.Message.user("hi")])).wait()

@@ -24,11 +24,11 @@ from manystream.batch import Batch, BatchError, Journal, read_lines
 from manystream.portal import open_portal
 from tests.faults.test_secrets import ECHOES, KEY, everything_said, found_in
 from tests.support.addresses import closed_port
-from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_stream, chunked, hello, open_peer
+from tests.support.peers import NO_RETRY, Line, answer, chat_stream, hello, open_peer, stream_of
 from tests.support.telemetry import Telemetry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FINE = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+FINE = stream_of(*chat_stream("fine"))
 
 
 @pytest.fixture

@@ -17,19 +17,18 @@ from tests.faults.servers import LOOPBACK, TLSLine, TLSServer, serving_tls, serv
 from tests.support.addresses import Names, answering
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
     Line,
     Recorder,
     chat_answer,
     chat_chunk,
     chat_stream,
-    chunked,
     hello,
     open_peer,
+    stream_of,
     until,
 )
 
-STREAM = STREAM_HEAD.encode() + chunked(*chat_stream("fine"))
+STREAM = stream_of(*chat_stream("fine"))
 SSE_UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 FOUR = ms.Retry(jitter=0)
 
@@ -186,8 +185,8 @@ async def test_the_connect_timeout_covers_a_stalled_handshake(autojump_clock: Mo
 
 UNCLEAN: list[tuple[str, bytes, bool]] = [
     ("framed and whole", STREAM, True),
-    ("whole, the last chunk missing", STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False), True),
-    ("framed and cut", STREAM_HEAD.encode() + chunked(chat_chunk("fine"), end=False), False),
+    ("whole, the last chunk missing", stream_of(*chat_stream("fine"), end=False), True),
+    ("framed and cut", stream_of(chat_chunk("fine"), end=False), False),
     ("until close, whole", SSE_UNTIL_CLOSE + "".join(chat_stream("fine")).encode(), True),
     ("until close, no terminal marker", SSE_UNTIL_CLOSE + chat_chunk("fine").encode(), False),
 ]
@@ -266,7 +265,7 @@ def split_records(line: TLSLine) -> list[bytes]:
 
 def large_records(line: TLSLine) -> list[bytes]:
     texts = [f"{number:05} " * 3000 for number in range(20)]
-    return [line.records(STREAM_HEAD.encode() + chunked(*chat_stream(*texts, "fine")))]
+    return [line.records(stream_of(*chat_stream(*texts, "fine")))]
 
 
 @pytest.mark.parametrize("cut", [one_by_one, all_together, split_records, large_records])

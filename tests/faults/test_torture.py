@@ -36,6 +36,7 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
     until,
 )
 
@@ -212,9 +213,7 @@ async def answer_at_the_second_try(line: Line) -> None:
             await trio.lowlevel.checkpoint()
 
 
-async def answer_in_one_piece(line: Line) -> None:
-    while await line.request():
-        await line.send(answer(chat_answer("abc")))
+answer_in_one_piece = replies(answer(chat_answer("abc")))
 
 
 async def answer_too_early(line: Line) -> None:

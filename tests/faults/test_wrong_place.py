@@ -27,7 +27,7 @@ import manystream as ms
 from manystream.engine import EngineClosedError
 from manystream.portal import Portal, open_portal
 from manystream.simulator import Simulator, open_simulator_thread
-from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chat_stream, chunked, hello, open_peer
+from tests.support.peers import Line, chat_chunk, chat_stream, chunked, hello, open_peer, stream_of
 
 PROVIDER = ms.OpenAIChat(api_key="k", base_url="http://127.0.0.1:9/v1")
 
@@ -246,7 +246,7 @@ async def test_use_in_a_fork_is_an_error_and_harms_no_stream() -> None:
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("before, "), end=False))
+            await line.send(stream_of(chat_chunk("before, "), end=False))
             await release.wait()
             await line.send(chunked(*chat_stream("after")))
 

@@ -4,10 +4,10 @@ Only data: what the server writes after the first request, and how it closes the
 """
 
 from tests.faults.exchange import EVENTS, ONE, WHOLE, End, Wire, in_chunks, ok, raw
-from tests.support.peers import STREAM_HEAD, chat_chunk, chunked, error_body
+from tests.support.peers import STREAM_HEAD, chat_chunk, chunked, error_body, stream_of
 
 _PIECE = chunked(ONE, end=False)
-_GOOD = Wire(STREAM_HEAD.encode() + chunked(WHOLE))
+_GOOD = Wire(stream_of(WHOLE))
 _PAGE = "<html><body>Please log in</body></html>"
 
 WIRES: dict[int, Wire] = {

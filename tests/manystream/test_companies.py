@@ -20,7 +20,7 @@ import trio
 
 import manystream as ms
 from tests.support.blocks import DOCS, read_blocks
-from tests.support.peers import NO_RETRY, Line, answer, error_body, open_peer
+from tests.support.peers import NO_RETRY, answer, error_body, open_peer, replies
 
 botocore = pytest.importorskip("botocore.auth", reason="botocore is not installed")
 awsrequest = pytest.importorskip("botocore.awsrequest")
@@ -69,17 +69,7 @@ class Sent:
         return cls(method, target, headers, json.loads(body), body)
 
 
-class Server:
-    """Keeps the requests, and answers each with an error, or as `respond` says."""
-
-    def __init__(self, respond: Callable[[Sent], bytes] | None = None) -> None:
-        self.requests: list[Sent] = []
-        self._respond = respond or (lambda _: answer(error_body("seen"), status="400 Seen"))
-
-    async def script(self, line: Line) -> None:
-        while request := await line.request():
-            self.requests.append(Sent.read(request))
-            await line.send(self._respond(self.requests[-1]))
+SEEN = replies(answer(error_body("seen"), status="400 Seen"))
 
 
 @dataclass
@@ -206,8 +196,8 @@ def ask(client: Any, model: str, *, stream: bool, responses: bool) -> None:
 @pytest.mark.parametrize("name", DOORS)
 async def test_a_request_is_addressed_as_the_sdk_s(name: str, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    door, server = DOORS[name], Server()
-    async with open_peer(server.script) as peer:
+    door = DOORS[name]
+    async with open_peer(SEEN) as peer:
         origin = f"http://127.0.0.1:{peer.port}"
         client = door.sdk(origin + (door.path if door.sdk_path is None else door.sdk_path))
         calling = functools.partial(ask, client, door.model, stream=stream, responses=door.responses)
@@ -217,7 +207,7 @@ async def test_a_request_is_addressed_as_the_sdk_s(name: str, stream: bool, monk
             request = ms.Request(f"{provider.name}/{door.model}", [ms.Message.user("hello")], max_output_tokens=9)
             completion = await (engine.start_stream if stream else engine.start_request)(request).wait()
     assert completion.http_status == 400
-    theirs, ours = server.requests
+    theirs, ours = map(Sent.read, peer.requests)
     assert (ours.method, ours.target) == (theirs.method, theirs.target)
     assert identity(ours) == identity(theirs)
     assert ours.headers["content-type"] == theirs.headers["content-type"]
@@ -275,11 +265,11 @@ async def test_a_server_accepts_the_signature_of_each_attempt(dialect: str, stre
     make, service = SIGNED[dialect]
     valid: list[bool] = []
 
-    def respond(sent: Sent) -> bytes:
-        valid.append(is_signed(sent, service))
+    def respond(request: bytes) -> bytes:
+        valid.append(is_signed(Sent.read(request), service))
         return answer(error_body("busy"), status="503 Busy")
 
-    async with open_peer(Server(respond).script) as peer:
+    async with open_peer(replies(respond)) as peer:
         provider = make(f"http://127.0.0.1:{peer.port}", sigv4(service))
         retry = ms.Retry(max_attempts=2, base=0.001, cap=0.001, jitter=0.0)
         async with ms.open_engine([provider], retry=retry) as engine:
@@ -309,11 +299,11 @@ async def test_a_token_that_the_cloud_has_revoked_is_replaced(name: str) -> None
         asked += 1
         return ms.AccessToken(current[asked - 1])
 
-    def respond(sent: Sent) -> bytes:
-        known = sent.headers.get("authorization") == "Bearer canary-new-token"
+    def respond(request: bytes) -> bytes:
+        known = Sent.read(request).headers.get("authorization") == "Bearer canary-new-token"
         return answer(error_body("seen" if known else "expired"), status="400 Seen" if known else "401 Expired")
 
-    async with open_peer(Server(respond).script) as peer:
+    async with open_peer(replies(respond)) as peer:
         made = DOORS[name].provider(f"http://127.0.0.1:{peer.port}{DOORS[name].path}")
         made.api_key = token
         async with ms.open_engine([made]) as engine:
@@ -338,19 +328,18 @@ async def test_gemini_on_vertex_takes_application_default_credentials() -> None:
         await trio.to_thread.run_sync(adc.refresh, object())
         return ms.AccessToken(adc.token)
 
-    server = Server()
-    async with open_peer(server.script) as peer:
+    async with open_peer(SEEN) as peer:
         provider = ms.Gemini(token, f"http://127.0.0.1:{peer.port}{VERTEX}")
         async with ms.open_engine([provider]) as engine:
             calls = [engine.start_request(ms.Request("gemini-2.5-pro", [ms.Message.user("hello")])) for _ in range(3)]
             for call in calls:
                 await call.wait()
     assert len(refreshed) == 1
-    assert {sent.target for sent in server.requests} == {
+    assert {sent.target for sent in map(Sent.read, peer.requests)} == {
         f"{VERTEX}/publishers/google/models/gemini-2.5-pro:generateContent"
     }
-    assert {sent.headers["authorization"] for sent in server.requests} == {f"Bearer {TOKEN}"}
-    assert not any("x-goog-api-key" in sent.headers for sent in server.requests)
+    assert {sent.headers["authorization"] for sent in map(Sent.read, peer.requests)} == {f"Bearer {TOKEN}"}
+    assert not any("x-goog-api-key" in sent.headers for sent in map(Sent.read, peer.requests))
 
 
 @pytest.mark.parametrize(
@@ -371,15 +360,16 @@ def test_a_cloud_is_known_by_its_address(kind: type[ms.Provider], url: str, prof
 
 @pytest.mark.parametrize("end", ["", "/publishers/anthropic", "/publishers/anthropic/models/m:streamRawPredict"])
 async def test_the_whole_url_of_claude_on_vertex_works(end: str) -> None:
-    server = Server()
-    async with open_peer(server.script) as peer:
+    async with open_peer(SEEN) as peer:
         provider = ms.Anthropic(TOKEN, f"http://127.0.0.1:{peer.port}{VERTEX}{end}", profile="vertex-anthropic")
         async with ms.open_engine([provider], retry=NO_RETRY) as engine:
             await engine.start_request(ms.Request("claude-x", [ms.Message.user("hello")])).wait()
             with pytest.raises(ms.InvalidRequestError, match=r"model: 'a/\.\./b' is no model's name"):
                 engine.start_request(ms.Request(f"{provider.name}/a/../b", [ms.Message.user("hello")]))
-    assert [sent.target for sent in server.requests] == [f"{VERTEX}/publishers/anthropic/models/claude-x:rawPredict"]
-    assert server.requests[0].body["anthropic_version"] == "vertex-2023-10-16"
+    assert [sent.target for sent in map(Sent.read, peer.requests)] == [
+        f"{VERTEX}/publishers/anthropic/models/claude-x:rawPredict"
+    ]
+    assert Sent.read(peer.requests[0]).body["anthropic_version"] == "vertex-2023-10-16"
 
 
 # --- the programs of docs/guide/companies.md ---
@@ -444,14 +434,13 @@ async def test_the_programs_of_the_page_are_accepted(words: str) -> None:
     names: dict[str, Any] = {}
     exec(compile(code, "companies.md", "exec"), names)  # our own page
     provider: ms.Provider = names[name]
-    server = Server()
-    async with open_peer(server.script) as peer:
+    async with open_peer(SEEN) as peer:
         provider.base_url = f"http://127.0.0.1:{peer.port}{urlsplit(provider.base_url).path}"
         async with ms.open_engine([provider], retry=NO_RETRY) as engine:
             request = ms.Request(f"{provider.name}/m", [ms.Message.user("hello")], max_output_tokens=9)
             completion = await engine.start_request(request).wait()
     assert completion.http_status == 400, completion.error
-    (sent,) = server.requests
+    (sent,) = map(Sent.read, peer.requests)
     assert sent.target.startswith(path)
     if name == "claude" and provider.sign is not None:
         assert is_signed(sent, "bedrock-mantle")

@@ -23,7 +23,7 @@ from trio.testing import MockClock
 import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.tokens import WeightSpan, chat_template
-from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer
+from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, Recorder, answer, chunked, open_peer, replies, reply_once
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
 
@@ -824,10 +824,7 @@ async def test_a_server_is_paused_and_goes_on(name: str) -> None:
 
 
 async def test_a_server_that_refuses_a_pause_is_an_error() -> None:
-    async def serve(line: Line) -> None:
-        while await line.request():
-            await line.send(answer('{"error":{"message":"not in this mode"}}', status="404 Not Found"))
-
+    serve = replies(answer('{"error":{"message":"not in this mode"}}', status="404 Not Found"))
     async with open_peer(serve) as peer, ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)]) as engine:
         with pytest.raises(ms.ProviderError, match="not in this mode"):
             await engine.pause("vllm-generate")
@@ -835,10 +832,7 @@ async def test_a_server_that_refuses_a_pause_is_an_error() -> None:
 
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
 async def test_the_head_of_an_answer_says_whether_a_server_pauses(status: str) -> None:
-    async def serve(line: Line) -> None:
-        await line.request()
-        await line.send(answer('{"status":"ok"}', status=status)[:-3])
-
+    serve = reply_once(answer('{"status":"ok"}', status=status)[:-3])
     expected = nullcontext() if status == "200 OK" else pytest.raises(ms.ProviderError)
     async with open_peer(serve) as peer, ms.open_engine([ms.VLLMGenerate(base_url=peer.origin)]) as engine:
         with expected:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import trio
 
 import manystream as ms
-from tests.support.peers import STREAM_HEAD, Line, Peer, answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import STREAM_HEAD, Line, Peer, answer, chat_stream, chunked, error_body, open_peer, stream_of
 
 Form = Callable[["Limited"], str]
 
@@ -82,7 +82,7 @@ class Limited:
                 continue
             self.refused += 1
             if self.hidden:
-                await line.send(STREAM_HEAD + chunked(f"data: {self.refusal_body}\n\n").decode())
+                await line.send(stream_of(f"data: {self.refusal_body}\n\n"))
             else:
                 headers = self.form(self) + self.refusal_headers
                 await line.send(answer(self.refusal_body, status=self.refusal, headers=headers))

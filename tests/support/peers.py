@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
@@ -18,13 +19,16 @@ import trio
 import manystream as ms
 
 Script = Callable[["Line"], Awaitable[None]]
+Reply = bytes | str | Callable[[bytes], bytes | str]
+"""A whole response, or a function that returns the response to a request."""
 
 
 class Line:
     """One accepted connection, from the server's side."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, requests: list[bytes] | None = None) -> None:
         self.stream = stream
+        self.requests = [] if requests is None else requests
         self.received = b""
 
     async def request(self) -> bytes:
@@ -46,7 +50,8 @@ class Line:
                 return b""
             rest += data
         self.received = rest[length:]
-        return head + b"\r\n\r\n" + rest[:length]
+        self.requests.append(head + b"\r\n\r\n" + rest[:length])
+        return self.requests[-1]
 
     async def send(self, data: bytes | str) -> None:
         await self.stream.send_all(data.encode() if isinstance(data, str) else data)
@@ -82,14 +87,20 @@ class ClosedSocket(socket.socket):
 
 @dataclass
 class Peer:
-    """A listening server. `lines` contains its connections in the order in which they were accepted."""
+    """A listening server, with its connections in the order in which they were accepted, and all whole requests."""
 
     port: int
     lines: list[Line] = field(default_factory=list)
+    requests: list[bytes] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def heads(self) -> list[list[str]]:
+        """The lines of each request's head."""
+        return [request.partition(b"\r\n\r\n")[0].decode().split("\r\n") for request in self.requests]
 
     @property
     def origin(self) -> str:
@@ -108,7 +119,7 @@ async def open_peer(script: Script, tls: ssl.SSLContext | None = None) -> AsyncG
         peer = Peer(listeners[0].socket.getsockname()[1])
 
         async def serve(stream: trio.SocketStream) -> None:
-            line = Line(stream if tls is None else trio.SSLStream(stream, tls, server_side=True))  # type: ignore[arg-type]
+            line = Line(stream if tls is None else trio.SSLStream(stream, tls, server_side=True), peer.requests)  # type: ignore[arg-type]
             peer.lines.append(line)
             try:
                 await script(line)
@@ -134,6 +145,11 @@ def chunked(*bodies: str | bytes, end: bool = True) -> bytes:
 
 
 STREAM_HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def stream_of(*bodies: str | bytes, end: bool = True) -> bytes:
+    """Return a whole streamed response; without `end`, the last chunk is missing."""
+    return STREAM_HEAD.encode() + chunked(*bodies, end=end)
 
 
 def answer(body: bytes | str, *, status: str = "200 OK", headers: str = "", kind: str = "application/json") -> bytes:
@@ -195,6 +211,33 @@ class Recorder:
 
 def hello(**options: object) -> ms.Request:
     return ms.Request("m", [ms.Message.user("hello")], **options)  # type: ignore[arg-type]
+
+
+def replies(*responses: Reply) -> Script:
+    """Reply to every request: with the responses in turn, over all connections, and with the last one from then on."""
+
+    async def script(line: Line) -> None:
+        while request := await line.request():
+            response = responses[min(len(line.requests), len(responses)) - 1]
+            await line.send(response(request) if callable(response) else response)
+
+    return script
+
+
+def reply_once(*parts: bytes | str, hold: bool = False) -> Script:
+    """Send the parts after a connection's first request, and close it. hold: wait until the client closes it."""
+
+    async def script(line: Line) -> None:
+        await line.request()
+        for part in parts:
+            await line.send(part)
+        if hold:
+            await line.closed_by_peer()
+
+    return script
+
+
+reply_and_hold = partial(reply_once, hold=True)
 
 
 async def hang(line: Line) -> None:

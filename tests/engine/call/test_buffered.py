@@ -22,6 +22,8 @@ from tests.support.peers import (
     chunked,
     hello,
     open_peer,
+    reply_once,
+    stream_of,
     until,
 )
 
@@ -128,11 +130,7 @@ async def test_many_streams_of_short_deltas_do_not_count_as_large() -> None:
     chunk = chat_chunk("word ", usage={"prompt_tokens": 5}, padding="x" * 900)
     body = chunked(*[chunk] * 2000, end=False)
     assert len(body) > 2 * LIMIT
-
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + body + chunked(chat_chunk(finish="stop"), CHAT_DONE))
-
+    script = reply_once(STREAM_HEAD.encode() + body + chunked(chat_chunk(finish="stop"), CHAT_DONE))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=LIMITS, proxy="") as engine:
         calls = [engine.start_stream(hello()) for _ in range(20)]
         completions = [await call.wait() for call in calls]
@@ -155,7 +153,7 @@ async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pyte
 
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(*[chat_chunk("x" * 1000)] * 100, end=False))
+        await line.send(stream_of(*[chat_chunk("x" * 1000)] * 100, end=False))
         for number in range(20):
             await until(lambda awaited=100 + number: len(texts) == awaited)
             await line.send(chunked(chat_chunk("x"), end=False))
@@ -173,7 +171,7 @@ async def test_the_size_of_a_response_is_checked_once_per_step(monkeypatch: pyte
 async def test_an_incomplete_event_counts() -> None:
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked("data: ", end=False))
+        await line.send(stream_of("data: ", end=False))
         for _ in range(700):
             await line.send(chunked("x" * 1000, end=False))
         await trio.sleep_forever()

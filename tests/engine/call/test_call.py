@@ -27,6 +27,10 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    replies,
+    reply_and_hold,
+    reply_once,
+    stream_of,
     until,
 )
 
@@ -73,7 +77,7 @@ async def test_done_is_delivered_before_the_body_s_end() -> None:
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD + chunked(*chat_stream("x"), end=False).decode())
+            await line.send(stream_of(*chat_stream("x"), end=False))
             await release.wait()
             await line.send("0\r\n\r\n")
 
@@ -86,21 +90,15 @@ async def test_done_is_delivered_before_the_body_s_end() -> None:
 
 
 async def test_an_unstreamed_request_returns_its_response() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("hi")))
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("hi")))) as peer, ms.open_engine([peer.chat]) as engine:
         response = await engine.request(hello())
         assert response.text == "hi"
         assert response.model == "m"
 
 
 async def test_request_raises_the_providers_error() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("no such model", code="model_not_found"), status="404 Not Found"))
-
+    script = replies(answer(error_body("no such model", code="model_not_found"), status="404 Not Found"))
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         with pytest.raises(ms.ProviderError, match="no such model") as raised:
             await engine.request(hello())
@@ -109,11 +107,7 @@ async def test_request_raises_the_providers_error() -> None:
 
 
 async def test_the_iterator_yields_events_and_raises_the_error() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("par")).decode())
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(chat_chunk("par")))
     seen = []
 
     async def iterate(engine: ms.Engine) -> None:
@@ -161,10 +155,7 @@ async def test_a_slow_consumer_stops_only_its_own_server() -> None:
 
 
 async def test_a_cut_stream_is_truncated_and_keeps_its_events() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("partial"), end=False).decode())
-
+    script = reply_once(stream_of(chat_chunk("partial"), end=False))
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
@@ -179,7 +170,7 @@ async def test_a_cut_stream_is_truncated_and_keeps_its_events() -> None:
 async def test_a_reset_stream_is_truncated_after_its_events() -> None:
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("a"), chat_chunk("b"), end=False).decode())
+        await line.send(stream_of(chat_chunk("a"), chat_chunk("b"), end=False))
         await trio.testing.wait_all_tasks_blocked(0.01)
         line.reset()
 
@@ -223,38 +214,27 @@ async def test_a_callback_that_raises_ends_its_own_call_only() -> None:
 
 
 async def test_an_on_completion_that_raises_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("hi")))
 
     def broken(completion: ms.Completion) -> None:
         raise RuntimeError("mine")
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("hi")))) as peer, ms.open_engine([peer.chat]) as engine:
         assert (await engine.start_request(hello(), broken).wait()).success
         assert (await engine.start_request(hello()).wait()).success
     assert "on_completion raised" in caplog.text
 
 
 async def test_an_unstreamed_response_to_a_stream_request_streams() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("whole")))
-        await line.closed_by_peer()
 
     recorder = Recorder()
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(reply_and_hold(answer(chat_answer("whole")))) as peer, ms.open_engine([peer.chat]) as engine:
         await engine.start_stream(hello(), recorder.on_event, recorder.on_completion).wait()
     assert recorder.types == ["START", "TEXT_DELTA", "DONE"]
     assert recorder.completion.success
 
 
 async def test_an_html_page_is_an_error_that_quotes_it() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer("<html>Welcome to the proxy</html>", kind="text/html"))
-        await line.closed_by_peer()
-
+    script = reply_and_hold(answer("<html>Welcome to the proxy</html>", kind="text/html"))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         completion = await engine.start_stream(hello()).wait()
     assert not completion.success
@@ -264,7 +244,7 @@ async def test_an_html_page_is_an_error_that_quotes_it() -> None:
 async def test_statistics_count_calls_connections_and_bytes() -> None:
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("x"), end=False).decode())
+        await line.send(stream_of(chat_chunk("x"), end=False))
         await trio.sleep_forever()
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
@@ -333,11 +313,8 @@ NAMED = chat_chunk(id="r")  # a role, and no content yet
 )
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_failure_before_anything_of_an_answer_has_no_response(response: bytes, stream: bool) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(response)
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+    async with open_peer(reply_once(response)) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         call = engine.start_stream(hello()) if stream else engine.start_request(hello())
         completion = await call.wait()
     assert not completion.success
@@ -345,10 +322,7 @@ async def test_a_failure_before_anything_of_an_answer_has_no_response(response: 
 
 
 async def test_a_failure_after_the_first_name_or_count_keeps_it() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(NAMED, f"data: {OVERLOADED}\n\n").decode())
-
+    script = reply_once(stream_of(NAMED, f"data: {OVERLOADED}\n\n"))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         completion = await engine.start_stream(hello()).wait()
     assert completion.error_category is ms.ErrorCategory.SERVER
@@ -376,22 +350,14 @@ def aborted(*, stream: bool) -> bytes:
 @pytest.mark.parametrize("sent_as", [True, False])
 @pytest.mark.parametrize("asked_as", [True, False])
 async def test_an_aborted_answer_is_no_success_and_not_repeated(asked_as: bool, sent_as: bool, routed: bool) -> None:
-    asked = 0
-
-    async def script(line: Line) -> None:
-        nonlocal asked
-        while await line.request():
-            asked += 1
-            await line.send(aborted(stream=sent_as))
-
-    async with open_peer(script) as peer:
+    async with open_peer(replies(aborted(stream=sent_as))) as peer:
         route = ms.Route("r", [f"{peer.chat.name}/m", f"{peer.chat.name}/other"])
         traffic = ms.Traffic(routes=[route]) if routed else None
         async with ms.open_engine([peer.chat], traffic=traffic) as engine:
             request = ms.Request("r" if routed else "m", "Hi", extra_body={"logprobs": True})
             call = engine.start_stream(request) if asked_as else engine.start_request(request)
             completion = await call.wait()
-    assert (asked, completion.attempts, completion.success) == (1, 1, False)
+    assert (len(peer.requests), completion.attempts, completion.success) == (1, 1, False)
     assert (completion.error.provider_code, completion.error.retryable) == ("aborted", False)
     assert completion.error.partial is None
     response = completion.response
@@ -499,10 +465,7 @@ async def test_a_defect_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: 
     def feed(machine: StreamMachine, event: str, data: bytes) -> list[ms.Event]:
         raise defect
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("a"), chat_chunk(finish="stop"), CHAT_DONE))
-
+    script = reply_once(stream_of(chat_chunk("a"), chat_chunk(finish="stop"), CHAT_DONE))
     monkeypatch.setattr(StreamMachine, "feed", feed)
     with caplog.at_level(logging.ERROR, logger="manystream"):
         async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
@@ -520,10 +483,7 @@ async def test_a_callback_that_raises_on_error_hides_no_error(caplog: pytest.Log
     def on_event(event: ms.Event) -> None:
         raise fault
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-
+    script = reply_once("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
     with caplog.at_level(logging.ERROR, logger="manystream"):
         async with open_peer(script) as peer, ms.open_engine([peer.chat], proxy="") as engine:
             completion = await engine.start_stream(hello(), on_event).wait()

@@ -17,17 +17,18 @@ from manystream.portal import open_portal
 from tests.support.addresses import closed_port
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
     Line,
     Script,
     answer,
     chat_answer,
     chat_stream,
-    chunked,
     error_body,
     hello,
     open_peer,
+    replies,
+    reply_once,
     silent,
+    stream_of,
 )
 from tests.support.threaded_server import Wire, serving
 
@@ -86,9 +87,7 @@ def start_as(who: str, start: Callable[[], ms.Call]) -> ms.Call:
     return Context().run(begin)
 
 
-async def streams(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("a", "b", "c")))
+streams = replies(stream_of(*chat_stream("a", "b", "c")))
 
 
 async def fails_first(line: Line) -> None:
@@ -97,9 +96,7 @@ async def fails_first(line: Line) -> None:
     await streams(line)
 
 
-async def cut(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD.encode() + chunked(chat_stream("a", "b")[0], end=False))
+cut = reply_once(stream_of(chat_stream("a", "b")[0], end=False))
 
 
 ENDS: dict[str, Script | None] = {
@@ -202,7 +199,7 @@ def test_the_contexts_of_asyncio_tasks() -> None:
     def serve(wire: Wire) -> None:
         while True:
             wire.body(wire.head())
-            wire.send(STREAM_HEAD.encode() + chunked(*chat_stream("a", "b")))
+            wire.send(stream_of(*chat_stream("a", "b")))
 
     seen = {who: Callbacks() for who in ("alice", "bob", "carol")}
     observer = Seen()

@@ -7,16 +7,7 @@ import trio
 
 import manystream as ms
 from tests.engine.call.test_answer_body import respond, said
-from tests.support.peers import (
-    NO_RETRY,
-    Line,
-    answer,
-    chat_chunk,
-    chunked,
-    error_body,
-    hello,
-    open_peer,
-)
+from tests.support.peers import NO_RETRY, answer, chat_chunk, chunked, error_body, hello, open_peer, reply_once
 
 # --- wrong addresses ---
 
@@ -60,11 +51,8 @@ async def test_an_error_of_an_address_says_where_it_went(status: str, body: str,
     ],
 )
 async def test_a_wrong_address_has_a_hint(path: str, hint: str) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer("", status="404 Not Found"))
 
-    async with open_peer(script) as peer:
+    async with open_peer(reply_once(answer("", status="404 Not Found"))) as peer:
         provider = ms.OpenAIChat("k", f"{peer.origin}{path}", name=peer.chat.name)
         async with ms.open_engine([provider], retry=NO_RETRY) as engine:
             failed = await engine.start_request(hello(), None).wait()

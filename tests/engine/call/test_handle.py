@@ -26,21 +26,17 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    replies,
+    reply_and_hold,
     silent,
+    stream_of,
     until,
 )
 
-
-async def hang_in_head(line: Line) -> None:
-    await line.request()
-    await line.send("HTTP/1.1 200 OK\r\nContent-Ty")
-    await line.closed_by_peer()
+hang_in_head = reply_and_hold("HTTP/1.1 200 OK\r\nContent-Ty")
 
 
-async def hang_in_error_body(line: Line) -> None:
-    await line.request()
-    await line.send("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{")
-    await line.closed_by_peer()
+hang_in_error_body = reply_and_hold("HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{")
 
 
 @pytest.mark.parametrize("script", [silent, hang_in_head, hang_in_body, hang_in_error_body])
@@ -161,11 +157,7 @@ async def test_cancelling_during_a_back_off(autojump_clock: MockClock) -> None:
 
 
 async def test_after_a_callback_cancels_its_call_only_the_end_follows() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(*chat_stream(*"abcdef")).decode())
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(*chat_stream(*"abcdef")))
     recorder = Recorder()
 
     def on_event(event: ms.Event) -> None:
@@ -181,11 +173,7 @@ async def test_after_a_callback_cancels_its_call_only_the_end_follows() -> None:
 
 
 async def test_a_callback_can_cancel_a_call_ready_in_the_same_tick() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(*chat_stream("x")).decode())
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(*chat_stream("x")))
     calls: list[ms.Call] = []
     completions: list[ms.Completion] = []
 
@@ -311,9 +299,7 @@ async def head_only(line: Line) -> None:
     await line.closed_by_peer()
 
 
-async def busy(line: Line) -> None:
-    while await line.request():
-        await line.send(answer("{}", status="503 Busy", headers="Retry-After: 100\r\n"))
+busy = replies(answer("{}", status="503 Busy", headers="Retry-After: 100\r\n"))
 
 
 async def never_reads(line: Line) -> None:
@@ -468,10 +454,7 @@ async def test_the_timings_are_those_of_the_last_attempt(autojump_clock: MockClo
 async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: MockClock) -> None:
     """The idle timeout stands still meanwhile."""
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD + chunked(*chat_stream("x")).decode())
-
+    script = replies(stream_of(*chat_stream("x")))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], timeouts=ms.Timeouts(idle=5)) as engine:
         call = engine.start_stream(hello())
         call.pause()  # before it has a connection
@@ -484,11 +467,7 @@ async def test_a_paused_call_reads_nothing_until_it_is_resumed(autojump_clock: M
 
 
 async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("x"), end=False).decode())
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(chat_chunk("x"), end=False))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], timeouts=ms.Timeouts(idle=5)) as engine:
         call = engine.start_stream(hello())
         await trio.sleep(1)
@@ -507,11 +486,7 @@ async def test_the_idle_timeout_runs_again_after_a_resume(autojump_clock: MockCl
 async def test_retries_without_a_hint_are_bounded_by_the_engine(autojump_clock: MockClock) -> None:
     """A hint of at least the base is obeyed all the same."""
     headers = [""]
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("busy"), status="503 Busy", headers=headers[0]))
-
+    script = replies(lambda _: answer(error_body("busy"), status="503 Busy", headers=headers[0]))
     retry = ms.Retry(max_attempts=50, base=1, cap=1, jitter=0)
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=retry) as engine:
         attempts = [(await engine.start_stream(hello()).wait()).attempts for _ in range(4)]

@@ -35,10 +35,11 @@ from tests.support.peers import (
     chat_answer,
     chat_chunk,
     chat_stream,
-    chunked,
     error_body,
     hello,
     open_peer,
+    replies,
+    stream_of,
 )
 
 BUSY = ms.ProviderError("busy", category=ms.ErrorCategory.SERVER)
@@ -149,7 +150,7 @@ def failing(times: int, status: str = "503 Busy", headers: str = "", body: str |
             if seen[0] <= times:
                 await line.send(answer(error_body("busy") if body is None else body, status=status, headers=headers))
             else:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                await line.send(stream_of(*chat_stream("fine")))
 
     script.seen = seen  # type: ignore[attr-defined]
     return script
@@ -219,9 +220,9 @@ async def test_an_overload_in_a_200_is_retried_before_any_event(autojump_clock: 
         while await line.request():
             seen[0] += 1
             if seen[0] == 1:
-                await line.send(STREAM_HEAD + chunked(chat_chunk(), f"data: {error_body('overloaded')}\n\n").decode())
+                await line.send(stream_of(chat_chunk(), f"data: {error_body('overloaded')}\n\n"))
             else:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                await line.send(stream_of(*chat_stream("fine")))
 
     recorder = Recorder()
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
@@ -237,7 +238,7 @@ async def test_no_call_is_retried_after_an_event() -> None:
     async def script(line: Line) -> None:
         await line.request()
         seen[0] += 1
-        await line.send(STREAM_HEAD + chunked(chat_chunk("one"), end=False).decode())
+        await line.send(stream_of(chat_chunk("one"), end=False))
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion = await engine.start_stream(hello(), lambda event: None).wait()
@@ -247,11 +248,8 @@ async def test_no_call_is_retried_after_an_event() -> None:
 
 @pytest.mark.parametrize("max_attempts", [1, 2])
 async def test_a_request_of_which_no_byte_was_written_is_sent_at_once(max_attempts: int) -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("fine")))
 
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(chat_answer("fine")))) as peer:
 
         async def dial(host: str, port: int) -> socket.socket:
             stream = await trio.open_tcp_stream(host, port)
@@ -274,7 +272,7 @@ ENDS_UNANSWERED: dict[str, tuple[bytes, float, bool]] = {
     "cut head": (b"HTTP/1.1 2", 0, True),
     "cut body": (STREAM_HEAD.encode(), 0, True),
     "busy": (answer(error_body("busy"), status="503 Service Unavailable"), 0, False),
-    "overloaded in a stream": (STREAM_HEAD.encode() + chunked(f"data: {error_body('overloaded')}\n\n"), 0, False),
+    "overloaded in a stream": (stream_of(f"data: {error_body('overloaded')}\n\n"), 0, False),
     "a timeout of a gateway": (answer(error_body("slow"), status="504 Gateway Timeout"), 0, False),
 }
 """What a server does with a request that it has read → bytes that it sends, seconds until it closes, whether the next

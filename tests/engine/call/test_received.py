@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 import manystream as ms
 from manystream.simulator import open_simulator
-from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chat_chunk, chunked, hello, open_peer
+from tests.support.peers import NO_RETRY, answer, chat_chunk, hello, open_peer, replies, stream_of
 
 KINDS: dict[str, Any] = {
     "openai": (ms.OpenAIChat, "/v1", ms.Completion.from_openai, ChatCompletion, ChatCompletionChunk),
@@ -61,11 +61,7 @@ async def test_what_was_received_is_unchanged(stream: bool) -> None:
     said = [chat_chunk("a", odd=[1e-7]).replace(":", " : "), chat_chunk("b", finish="stop"), "[DONE]"]
     whole = '{"choices":[{"message":{"content":"ab"},"finish_reason":"stop"}],"x":123456789012345678901234567890} '
     events = [text if text.startswith("data") else f"data: {text}\n\n" for text in said]
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*events) if stream else answer(whole))
-
+    script = replies(stream_of(*events) if stream else answer(whole))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         calls = [hello(keep_received=True), hello()]
         kept, other = [(await (engine.start_stream if stream else engine.start_request)(q).wait()) for q in calls]

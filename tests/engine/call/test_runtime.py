@@ -18,7 +18,7 @@ import pytest
 import trio
 
 import manystream as ms
-from tests.support.peers import NO_RETRY, STREAM_HEAD, chat_stream, chunked, hello
+from tests.support.peers import NO_RETRY, chat_stream, chunked, hello, stream_of
 from tests.support.threaded_server import CHUNKED, OK, Server, Wire, hang, serving, together
 from tests.support.waiting import eventually
 
@@ -101,7 +101,7 @@ def opened(door: str, server: Server, name: str) -> AbstractAsyncContextManager[
     return ms.open_engine(providers, retry=NO_RETRY, timeouts=timeouts, limits=limits)
 
 
-FIRST = STREAM_HEAD.encode() + chunked(chat_stream("a")[0], end=False)
+FIRST = stream_of(chat_stream("a")[0], end=False)
 REST = chunked(*chat_stream("a")[1:])
 
 ENGINE: dict[str, tuple[bytes, bytes]] = {

@@ -25,6 +25,7 @@ from tests.support.peers import (
     hello,
     open_descriptors,
     open_peer,
+    stream_of,
     until,
 )
 
@@ -152,7 +153,7 @@ async def test_other_streams_continue_meanwhile() -> None:
     progress: set[bool] = set()
     async with (
         open_peer(serving(pieces)) as large,  # type: ignore[arg-type]
-        open_peer(serving([STREAM_HEAD.encode() + chunked(*chat_stream("a"))])) as small,  # type: ignore[arg-type]
+        open_peer(serving([stream_of(*chat_stream("a"))])) as small,  # type: ignore[arg-type]
         ms.open_engine([provider(large)], proxy="") as engine,
         ms.open_engine([small.chat], proxy="") as others,
     ):
@@ -194,7 +195,7 @@ async def test_a_call_cancelled_within_an_event_gets_no_more_parts(name: str, af
 async def test_a_broken_connection_is_reported_after_the_parts() -> None:
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(frame(gemini(MANY)), end=False))
+        await line.send(stream_of(frame(gemini(MANY)), end=False))
         line.reset()
 
     async with (

@@ -26,6 +26,9 @@ from tests.support.peers import (
     chunked,
     hello,
     open_peer,
+    reply_and_hold,
+    silent,
+    stream_of,
 )
 
 
@@ -65,11 +68,8 @@ async def test_connect_covers_a_black_hole(autojump_clock: MockClock) -> None:
 
 @pytest.mark.parametrize(("stream", "default"), [(True, 120), (False, 600)])
 async def test_first_byte_has_its_own_default_per_kind(autojump_clock: MockClock, stream: bool, default: float) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat], retry=NO_RETRY) as engine:
         started = trio.current_time()
         call = engine.start_stream(hello()) if stream else engine.start_request(hello())
         completion = await call.wait()
@@ -81,7 +81,7 @@ async def test_first_byte_has_its_own_default_per_kind(autojump_clock: MockClock
 async def test_idle_restarts_at_any_byte_and_keeps_what_arrived(autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("a"), end=False).decode())
+        await line.send(stream_of(chat_chunk("a"), end=False))
         for _ in range(5):
             await trio.sleep(9)
             await line.send(chunked(": ping\n\n", end=False))
@@ -110,11 +110,7 @@ async def test_total_ends_a_stream_that_only_pings(autojump_clock: MockClock) ->
 
 
 async def test_total_ends_a_back_off(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer("{}", status="503 Busy", headers="Retry-After: 60\r\n"))
-        await line.closed_by_peer()
-
+    script = reply_and_hold(answer("{}", status="503 Busy", headers="Retry-After: 60\r\n"))
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion, elapsed = await completion_of(engine, hello(timeouts=ms.Timeouts(total=20)))
     assert elapsed == pytest.approx(20, rel=0.02)
@@ -134,11 +130,7 @@ async def test_idle_covers_a_server_that_never_reads(autojump_clock: MockClock) 
 
 
 async def test_an_error_s_status_wins_over_a_timeout_of_its_body(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send('HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\n{"error":')
-        await line.closed_by_peer()
-
+    script = reply_and_hold('HTTP/1.1 401 No\r\nContent-Length: 100\r\n\r\n{"error":')
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion, _ = await completion_of(engine, hello())
     assert completion.error_category is ms.ErrorCategory.AUTH
@@ -149,7 +141,7 @@ async def test_infinity_switches_a_timeout_off(autojump_clock: MockClock) -> Non
     async def script(line: Line) -> None:
         await line.request()
         await trio.sleep(100_000)
-        await line.send(STREAM_HEAD + chunked(*chat_stream("at last")).decode())
+        await line.send(stream_of(*chat_stream("at last")))
 
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         completion, _ = await completion_of(engine, hello(timeouts=ms.Timeouts(first_byte=math.inf)))
@@ -157,11 +149,7 @@ async def test_infinity_switches_a_timeout_off(autojump_clock: MockClock) -> Non
 
 
 async def test_the_idle_timeout_is_suspended_for_a_slow_consumer(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(*chat_stream(*("x" * 1000))).decode())
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(*chat_stream(*("x" * 1000))))
     async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
         async with engine.stream(hello()) as events:
             async for event in events:
@@ -196,7 +184,7 @@ async def slow_answers(line: Line) -> None:
     """Respond to each request after eight seconds."""
     while await line.request():
         await trio.sleep(8)
-        await line.send(STREAM_HEAD + chunked(*chat_stream("late")).decode())
+        await line.send(stream_of(*chat_stream("late")))
 
 
 async def test_queue_bounds_the_wait_for_a_connection(autojump_clock: MockClock) -> None:

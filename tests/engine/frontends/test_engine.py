@@ -16,7 +16,7 @@ import manystream as ms
 from manystream.batch import Batch
 from manystream.engine.observe.observer import HOOKS
 from manystream.portal import Portal, open_portal
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hang, hello, open_peer
+from tests.support.peers import Line, answer, chat_answer, chat_stream, hang, hello, open_peer, reply_once, stream_of
 
 Door = ms.Engine | Portal
 
@@ -88,7 +88,7 @@ async def test_a_stream_is_read_by_one_task_at_a_time(autojump_clock: MockClock)
     async def late(line: Line) -> None:
         await line.request()
         await trio.sleep(1)
-        await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+        await line.send(stream_of(*chat_stream("fine")))
 
     async with open_peer(late) as peer, ms.open_engine([peer.chat]) as engine:
         with trio.fail_after(60):
@@ -284,11 +284,8 @@ async def test_cancelling_a_task_that_only_waits_keeps_the_call() -> None:
 
 
 async def test_a_completed_call_keeps_its_completion_after_its_block() -> None:
-    async def answering(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("hello")))
 
-    async with open_peer(answering) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(reply_once(answer(chat_answer("hello")))) as peer, ms.open_engine([peer.chat]) as engine:
         async with engine.start_request(hello()) as call:
             assert (await call.wait()).success
         await trio.testing.wait_all_tasks_blocked()

@@ -15,7 +15,7 @@ import manystream as ms
 from manystream.engine.call.home import Home
 from manystream.engine.frontends.map import CallMap
 from manystream.transport.trio_backend import TRIO
-from tests.support.peers import Line, answer, chat_answer, open_peer
+from tests.support.peers import answer, chat_answer, open_peer, replies
 
 
 class StubCall:
@@ -362,11 +362,8 @@ async def test_cancelling_the_program_cancels_what_runs() -> None:
 
 
 async def test_an_engine_that_drains_ends_the_map_after_what_runs() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("Hello")))
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("Hello")))) as peer, ms.open_engine([peer.chat]) as engine:
         seen: list[str] = []
         async with engine.map((ms.Request("m", "hi") for _ in range(1000)), concurrency=2) as results:
             await results.__anext__()
@@ -378,11 +375,8 @@ async def test_an_engine_that_drains_ends_the_map_after_what_runs() -> None:
 
 
 async def test_real_calls_come_back_with_their_answers() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("Hello")))
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(replies(answer(chat_answer("Hello")))) as peer, ms.open_engine([peer.chat]) as engine:
         pairs = ((number, ms.Request("m", f"number {number}")) for number in range(60))
         async with engine.map(pairs, concurrency=7, ordered=True) as results:
             answers = [(key, completion.response and completion.response.text) async for key, completion in results]

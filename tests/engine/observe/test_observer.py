@@ -29,6 +29,10 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    replies,
+    reply_and_hold,
+    silent,
+    stream_of,
     until,
 )
 
@@ -90,10 +94,7 @@ async def test_an_observer_is_given_the_call_and_its_values(autojump_clock: Mock
 
 
 async def test_an_unstreamed_call_has_no_first_token() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(chat_answer("x")))
-
+    script = replies(answer(chat_answer("x")))
     notes = Notes()
     async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
         await engine.request(hello())
@@ -175,11 +176,8 @@ async def test_an_observer_s_methods_must_be_plain_functions() -> None:
 
 
 async def test_the_repr_of_an_engine_says_what_runs() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
-    async with open_peer(script) as peer:
+    async with open_peer(silent) as peer:
         async with ms.open_engine([peer.chat]) as engine:
             assert repr(engine) == "<Engine no calls yet>"
             assert repr(engine.from_thread) == "<Portal to no calls yet>"
@@ -271,18 +269,11 @@ async def test_an_environment_s_proxy_is_used_unless_switched_off() -> None:
 
 
 async def test_a_key_of_the_environment_is_used() -> None:
-    seen: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        while request := await line.request():
-            seen.append(request)
-            await line.send(answer(error_body("no"), status="401 No"))
-
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(error_body("no"), status="401 No"))) as peer:
         provider = ms.OpenAIChat(None, peer.url, profile="openai-chat")
         async with ms.open_engine([provider], environment={"OPENAI_API_KEY": "from-the-environment"}) as engine:
             completion = await engine.start_request(hello()).wait()
-    assert b"authorization: Bearer from-the-environment\r\n" in seen[0]
+    assert b"authorization: Bearer from-the-environment\r\n" in peer.requests[0]
     assert "from-the-environment" not in repr(completion)
 
 
@@ -294,7 +285,7 @@ async def test_the_start_of_a_stream_comes_with_its_first_content(autojump_clock
 
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk(""), end=False).decode())
+        await line.send(stream_of(chat_chunk(""), end=False))
         await trio.sleep(3)
         await line.send(chunked(chat_chunk("x"), end=False))
         await trio.sleep(3)
@@ -315,10 +306,7 @@ async def test_the_start_of_a_stream_comes_with_its_first_content(autojump_clock
 # --- the reason of an end ---
 
 
-async def hangs(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD + chunked(chat_chunk("a"), end=False).decode())
-    await line.closed_by_peer()
+hangs = reply_and_hold(stream_of(chat_chunk("a"), end=False))
 
 
 async def test_a_call_that_is_ended_says_by_whom() -> None:
@@ -418,9 +406,7 @@ class HookNotes(Observer):
         self.calls.append(f"closed after {served}")
 
 
-async def serve_streams(line: Line) -> None:
-    while await line.request():
-        await line.send(STREAM_HEAD + chunked(*chat_stream("a", "b", "c")).decode())
+serve_streams = replies(stream_of(*chat_stream("a", "b", "c")))
 
 
 async def test_a_stream_is_observed_from_its_start_to_its_end() -> None:
@@ -456,11 +442,7 @@ async def test_every_attempt_and_one_end_are_observed() -> None:
 async def test_the_end_of_a_cancelled_call_is_observed_once() -> None:
     notes = HookNotes()
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
-
-    async with open_peer(script) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat], observer=notes) as engine:
         call = engine.start_stream(hello())
         await until(lambda: "opened" in notes.calls)
         call.cancel()

@@ -14,7 +14,7 @@ from manystream.batch import Journal, JournalError
 from manystream.engine.observe.private_file import create_missing, open_new, open_own, open_replacement
 from manystream.portal import open_portal
 from tests.support.batches import records, write
-from tests.support.peers import Line, Peer, answer, chat_answer, hello, open_peer
+from tests.support.peers import Peer, answer, chat_answer, hello, open_peer, replies
 
 
 def mode(path: Path) -> int:
@@ -119,9 +119,7 @@ def modes(folder: Path) -> dict[str, str]:
     return {path.name: oct(stat.S_IMODE(path.stat().st_mode)) for path in folder.iterdir()}
 
 
-async def script(line: Line) -> None:
-    while await line.request():
-        await line.send(answer(chat_answer("hello")))
+script = replies(answer(chat_answer("hello")))
 
 
 async def record(peer: Peer, path: Path, **options: bool) -> None:

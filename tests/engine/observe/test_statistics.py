@@ -23,6 +23,7 @@ from tests.support.peers import (
     error_body,
     hello,
     open_peer,
+    stream_of,
     until,
 )
 
@@ -32,7 +33,7 @@ async def by_word(line: Line) -> None:
     busy = True
     while request := await line.request():
         if b"hang" in request:
-            await line.send(STREAM_HEAD + chunked(chat_chunk("a"), end=False).decode())
+            await line.send(stream_of(chat_chunk("a"), end=False))
             await line.closed_by_peer()
             return
         if b"refuse" in request:
@@ -41,7 +42,7 @@ async def by_word(line: Line) -> None:
             busy = False
             await line.send(answer(error_body("busy"), status="503 Busy"))
         elif b'"stream":true' in request:
-            await line.send(STREAM_HEAD + chunked(*chat_stream("b", "c")).decode())
+            await line.send(stream_of(*chat_stream("b", "c")))
         else:
             await line.send(answer(chat_answer("d")))
 

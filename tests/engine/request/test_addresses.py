@@ -10,7 +10,7 @@ from manystream.engine.request.addresses import addressed, located
 from manystream.engine.request.credentials import find_key
 from manystream.providers.wire.wire_head import key_headers
 from tests.engine.request.test_credentials import OWN
-from tests.support.peers import Line, answer, chat_answer, open_peer
+from tests.support.peers import answer, chat_answer, open_peer, replies
 
 REMOTE = "https://models.example/v1"
 
@@ -112,19 +112,12 @@ def test_a_wrong_address_is_refused_with_its_variable() -> None:
 
 
 async def test_an_engine_sends_to_the_address_of_its_environment() -> None:
-    requests: list[bytes] = []
-
-    async def serve(line: Line) -> None:
-        while request := await line.request():
-            requests.append(request)
-            await line.send(answer(chat_answer("hi")))
-
-    async with open_peer(serve) as peer:
+    async with open_peer(replies(answer(chat_answer("hi")))) as peer:
         environment = {"OPENAI_BASE_URL": peer.url, "OPENAI_API_KEY": "sk-gateway"}
         async with ms.open_engine([ms.OpenAIChat(), ms.Anthropic("k")], environment=environment) as engine:
             for model in ("gpt-5-mini", "openai/any", "openai-chat/any"):
                 response = await engine.request(ms.Request(model, [ms.Message.user("hello")]))
                 assert response.text == "hi"
-    assert len(requests) == 3
-    assert all(request.startswith(b"POST /v1/chat/completions ") for request in requests)
-    assert all(b"authorization: Bearer sk-gateway\r\n" in request for request in requests)
+    assert len(peer.requests) == 3
+    assert all(request.startswith(b"POST /v1/chat/completions ") for request in peer.requests)
+    assert all(b"authorization: Bearer sk-gateway\r\n" in request for request in peer.requests)

@@ -26,7 +26,7 @@ import manystream as ms
 from manystream.engine.request.durable import ResumeToken
 from manystream.portal import open_portal
 from manystream.simulator import open_simulator_thread
-from tests.support.peers import STREAM_HEAD, Line, Peer, Recorder, answer, chunked, error_body, open_peer
+from tests.support.peers import Line, Peer, Recorder, answer, error_body, open_peer, stream_of
 from tests.support.threaded_server import Serve, Wire, serving
 
 KEY = "sk-canary-secret-1"
@@ -165,9 +165,9 @@ class Keeper:
             elif first.endswith("/cancel"):
                 await line.send(answer(json.dumps(resource("cancelled"))))
             elif plan is None:
-                await line.send(STREAM_HEAD.encode() + chunked(self.body(first)))
+                await line.send(stream_of(self.body(first)))
             else:
-                await line.send(STREAM_HEAD.encode() + chunked(self.body(first)[:plan], end=False))
+                await line.send(stream_of(self.body(first)[:plan], end=False))
                 return
 
 
@@ -292,7 +292,7 @@ async def test_each_of_joined_events_has_its_place(name: str) -> None:
         joined = [*frames[:place], frames[place].rstrip("\n") + "\n" + frames[place + 1]]
         async with keeping(name) as (keeper, engine):
             expected = await read(engine, durable())
-            keeper.plans = [STREAM_HEAD.encode() + chunked("".join(joined).encode())]
+            keeper.plans = [stream_of("".join(joined).encode())]
             recorder = await read(engine, durable())
         assert recorder.events == expected.events, place
         assert (recorder.completion.response, keeper.created) == (expected.completion.response, 2)
@@ -323,7 +323,7 @@ ERROR_EVENTS = {
 @pytest.mark.parametrize("name", ERROR_EVENTS)
 async def test_an_error_event_ends_the_connection_and_not_the_answer(name: str) -> None:
     frames = STREAMS[name]
-    begun = STREAM_HEAD.encode() + chunked("".join([*frames[:9], ERROR_EVENTS[name]]))
+    begun = stream_of("".join([*frames[:9], ERROR_EVENTS[name]]))
     async with keeping(name, begun) as (_, engine):
         recorder = await read(engine, durable())
         assert recorder.events == (await read(engine, durable())).events
@@ -346,7 +346,7 @@ async def test_an_answer_that_failed_is_not_read_again(name: str) -> None:
             "event_type",
         ),
     }
-    begun = STREAM_HEAD.encode() + chunked("".join([*STREAMS[name][:9], failed[name]]))
+    begun = stream_of("".join([*STREAMS[name][:9], failed[name]]))
     async with keeping(name, begun) as (keeper, engine):
         recorder = await read(engine, durable())
     assert recorder.types[-1] == "ERROR"
@@ -393,7 +393,7 @@ async def test_an_answer_of_another_id_is_an_error_that_names_both(
     body = {
         "stream": "".join(STREAMS[name]), "whole": json.dumps(WHOLE[name]), "pending": json.dumps(PENDING[name])
     }[sent_as].replace(mine, "other")  # fmt: skip
-    sent = STREAM_HEAD.encode() + chunked(body) if sent_as == "stream" else answer(body)
+    sent = stream_of(body) if sent_as == "stream" else answer(body)
     first: dict[str, list[int | bytes]] = {"resumed": [1700], "polled": [answer(json.dumps(PENDING[name]))]}
     async with keeping(name, *first.get(read_as, []), sent) as (keeper, engine):
         if read_as == "attached":
@@ -418,7 +418,7 @@ async def test_an_answer_of_another_id_is_an_error_that_names_both(
 @pytest.mark.parametrize("as_event", [False, True])
 async def test_an_error_inside_of_a_read_names_the_answer(name: str, as_event: bool) -> None:
     error = {"error": {"message": "Gone.", "code": 404 if name == "interactions" else "not_found"}}
-    sent = STREAM_HEAD.encode() + chunked(f"data: {json.dumps(error)}\n\n") if as_event else answer(json.dumps(error))
+    sent = stream_of(f"data: {json.dumps(error)}\n\n") if as_event else answer(json.dumps(error))
     async with keeping(name, 1700, sent) as (_, engine):
         completion = (await read(engine, durable())).completion
     assert completion.error_category is ms.ErrorCategory.NOT_FOUND
@@ -453,10 +453,7 @@ async def test_a_connection_that_brings_nothing_is_replaced(autojump_clock: Mock
     async def script(line: Line) -> None:
         keeper.heads.append((await line.request()).decode())
         sent = (1700, 0, 0, 0, None)[len(keeper.heads) - 1]
-        await line.send(
-            STREAM_HEAD.encode()
-            + chunked(*[part for part in [keeper.body(keeper.asked[-1])[:sent]] if part], end=False)
-        )
+        await line.send(stream_of(*[part for part in [keeper.body(keeper.asked[-1])[:sent]] if part], end=False))
         await line.closed_by_peer()
 
     async with (
@@ -682,7 +679,7 @@ async def test_the_rest_of_a_stream_may_come_whole(name: str, before: str, autoj
 @pytest.mark.parametrize("name", ["responses", "interactions"])
 async def test_the_state_is_asked_for_if_a_stream_has_no_end(name: str, autojump_clock: MockClock) -> None:
     """As of an answer that was cancelled: its events stop, and none says so."""
-    endless = STREAM_HEAD.encode() + chunked("".join(STREAMS[name][:-2]))
+    endless = stream_of("".join(STREAMS[name][:-2]))
     state = {"responses": resource, "interactions": interaction}[name]
     waits, ended = answer(json.dumps(state("in_progress"))), answer(json.dumps(state("cancelled")))
     async with keeping(name, endless, endless, waits, endless, ended) as (keeper, engine):
@@ -776,12 +773,12 @@ async def test_text_is_neither_lost_nor_doubled(name: str, case: str, autojump_c
                     await line.send(plan)
                     return
                 else:
-                    await line.send(STREAM_HEAD.encode() + chunked(self.body(self.asked[-1])))
+                    await line.send(stream_of(self.body(self.asked[-1])))
 
     keeper = Stating(frames)
     if before:
-        keeper.plans.append(STREAM_HEAD.encode() + chunked("".join(frames[:before]), end=False))
-    keeper.plans.append(STREAM_HEAD.encode() + chunked("".join(sent(frames))))
+        keeper.plans.append(stream_of("".join(frames[:before]), end=False))
+    keeper.plans.append(stream_of("".join(sent(frames))))
     async with open_peer(keeper.script) as peer, ms.open_engine([provider_of(name, peer.origin)]) as engine:
         recorder = await read(engine, durable())
         assert recorder.completion.success, recorder.completion.error
@@ -796,7 +793,7 @@ async def test_text_is_neither_lost_nor_doubled(name: str, case: str, autojump_c
 
 async def test_events_of_another_item_are_not_delivered(autojump_clock: MockClock) -> None:
     frames = STREAMS["responses"]
-    other = STREAM_HEAD.encode() + chunked("".join(changed(frames[8:], as_another)))
+    other = stream_of("".join(changed(frames[8:], as_another)))
     state = answer(json.dumps(resource("completed", id="resp/2")))
     async with keeping("responses", len("".join(frames[:8]).encode()), other, state) as (_, engine):
         recorder = await read(engine, durable())
@@ -916,7 +913,7 @@ async def test_cancelling_cancels_the_answer_at_the_server() -> None:
             if keeper.asked[-1].endswith("/cancel"):
                 await line.send(answer(json.dumps(resource("cancelled"))))
             else:
-                await line.send(STREAM_HEAD.encode() + chunked("".join(keeper.frames[:8]), end=False))
+                await line.send(stream_of("".join(keeper.frames[:8]), end=False))
 
     async with open_peer(script) as peer, ms.open_engine([provider_of("responses", peer.origin)]) as engine:
         recorder = Recorder()
@@ -948,7 +945,7 @@ async def test_cancelling_cancels_the_answer_at_the_server() -> None:
 async def test_an_unconfirmed_cancellation(reply: bytes, seconds: float, why: str, autojump_clock: MockClock) -> None:
     async def script(line: Line) -> None:
         if b"/cancel" not in await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked("".join(STREAMS["responses"][:8]), end=False))
+            await line.send(stream_of("".join(STREAMS["responses"][:8]), end=False))
             await line.closed_by_peer()
         elif reply == b"wait":
             await line.closed_by_peer()
@@ -1170,9 +1167,9 @@ def threaded(keeper: Keeper) -> Serve:
             plan = keeper.plans.pop(0) if keeper.plans else None
             if plan is not None:
                 assert isinstance(plan, int)
-                wire.send(STREAM_HEAD.encode() + chunked(body[:plan], end=False))
+                wire.send(stream_of(body[:plan], end=False))
                 return
-            wire.send(STREAM_HEAD.encode() + chunked(body))
+            wire.send(stream_of(body))
 
     return serve
 

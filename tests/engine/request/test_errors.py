@@ -17,7 +17,7 @@ from manystream.engine.request.redaction import hide_words, redacted
 from manystream.transport.errors import Phase, TransportError
 from tests.engine.request.test_redaction import redaction
 from tests.support.addresses import closed_port
-from tests.support.peers import NO_RETRY, Line, answer, chat_answer, error_body, hello, open_peer
+from tests.support.peers import NO_RETRY, Line, answer, chat_answer, error_body, hello, open_peer, replies
 
 KEY = "sk-0123456789abcdefghijXYZ"
 
@@ -212,9 +212,7 @@ def test_each_public_name_of_the_engine_is_found() -> None:
 BUSY = answer(error_body("slow\ndown,\r\n  please", code="busy"), status="429 Busy", headers="Retry-After: 2.5\r\n")
 
 
-async def busy(line: Line) -> None:
-    while await line.request():
-        await line.send(BUSY)
+busy = replies(BUSY)
 
 
 @pytest.mark.parametrize("stream", [False, True])

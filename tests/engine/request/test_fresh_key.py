@@ -20,14 +20,15 @@ import manystream as ms
 from manystream.portal import open_portal
 from tests.support.peers import (
     NO_RETRY,
-    STREAM_HEAD,
-    Line,
+    Peer,
+    Script,
     answer,
     chat_answer,
     chat_chunk,
-    chunked,
     error_body,
     open_peer,
+    replies,
+    stream_of,
 )
 
 SOON = ms.Retry(base=0.001, cap=0.001, jitter=0.0)
@@ -65,19 +66,6 @@ def chat(origin: str, key: ms.APIKey) -> ms.Provider:
     return PROVIDERS["openai-chat"](origin, key)
 
 
-class Server:
-    """A server that sends these responses, one after the other, and keeps the requests."""
-
-    def __init__(self, *responses: bytes) -> None:
-        self.requests: list[bytes] = []
-        self._responses: Iterator[bytes] = iter(responses)
-
-    async def script(self, line: Line) -> None:
-        while request := await line.request():
-            self.requests.append(request)
-            await line.send(next(self._responses))
-
-
 BUSY = answer(error_body("busy"), status="503 Busy")
 GOOD = answer(chat_answer("hi"))
 
@@ -86,14 +74,13 @@ GOOD = answer(chat_answer("hi"))
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_token_that_expires_between_attempts_is_replaced(dialect: str, stream: bool) -> None:
     tokens = Tokens(FIRST, SECOND)
-    server = Server(BUSY, answer(error_body(f"refused {FIRST} and {SECOND}"), status="400 No"))
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(BUSY, answer(error_body(f"refused {FIRST} and {SECOND}"), status="400 No"))) as peer:
         provider = PROVIDERS[dialect](peer.origin, tokens)
         async with ms.open_engine([provider], retry=SOON) as engine:
             call = (engine.start_stream if stream else engine.start_request)(hello())
             completion = await call.wait()
     assert tokens.calls == completion.attempts == 2
-    sent = [[key for key in (FIRST, SECOND) if key.encode() in request] for request in server.requests]
+    sent = [[key for key in (FIRST, SECOND) if key.encode() in request] for request in peer.requests]
     assert sent == [[FIRST], [SECOND]]
     assert completion.error.category is ms.ErrorCategory.INVALID_ARG
     assert "canary" not in f"{completion!r} {completion.error!r} {completion.error.body!r}"
@@ -101,30 +88,27 @@ async def test_a_token_that_expires_between_attempts_is_replaced(dialect: str, s
 
 async def test_each_call_uses_the_key_of_its_start() -> None:
     tokens = Tokens(FIRST, FIRST, SECOND)
-    server = Server(GOOD, GOOD, GOOD)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)]) as engine:
+    async with open_peer(replies(GOOD)) as peer, ms.open_engine([chat(peer.origin, tokens)]) as engine:
         for _ in range(3):
             await engine.request(hello())
         assert len(peer.lines) == 1
-    keys = [request.partition(b"Bearer ")[2].partition(b"\r\n")[0].decode() for request in server.requests]
-    assert keys == [FIRST, FIRST, SECOND]
+    assert bearers(peer) == [FIRST, FIRST, SECOND]
 
 
 async def test_the_idempotency_key_stays_if_the_api_key_changes() -> None:
     tokens = Tokens(FIRST, SECOND)
-    server = Server(BUSY, GOOD)
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(BUSY, GOOD)) as peer:
         provider = ms.OpenAIChat(tokens, peer.url, name="peer", idempotency_header="Idempotency-Key")
         async with ms.open_engine([provider], retry=SOON) as engine:
             await engine.request(hello())
-    first, second = (request.partition(b"Idempotency-Key: ")[2][:22] for request in server.requests)
+    first, second = (request.partition(b"Idempotency-Key: ")[2][:22] for request in peer.requests)
     assert first == second != b""
 
 
 async def test_a_refused_key_is_not_retried() -> None:
     tokens = Tokens(FIRST, SECOND)
-    server = Server(answer(error_body("no"), status="401 No"))
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
+    refused = replies(answer(error_body("no"), status="401 No"))
+    async with open_peer(refused) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
         completion = await engine.start_request(hello()).wait()
     assert (completion.error_category, completion.attempts, tokens.calls) == (ms.ErrorCategory.AUTH, 1, 1)
 
@@ -133,8 +117,7 @@ async def test_no_connection_is_opened_without_a_key(caplog: pytest.LogCaptureFi
     caplog.set_level(logging.DEBUG)
     cause = RuntimeError("the token server is down")
     tokens = Tokens(cause)
-    server = Server()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
+    async with open_peer(replies()) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
         events: list[ms.Event] = []
         completions: list[ms.Completion] = []
         call = engine.start_stream(hello(), events.append, completions.append)
@@ -162,8 +145,7 @@ async def test_an_invalid_key_is_not_sent_or_shown(
     returned: object, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    server = Server()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, Tokens(returned))]) as engine:
+    async with open_peer(replies()) as peer, ms.open_engine([chat(peer.origin, Tokens(returned))]) as engine:
         completion = await engine.start_request(hello()).wait()
         assert peer.lines == []
     error = completion.error
@@ -202,9 +184,8 @@ async def test_a_key_of_a_type_of_its_own_ends_no_engine(
     async def later() -> object:
         return returned[kind]
 
-    server = Server(GOOD, GOOD)
     function = cast("ms.APIKey", later if is_async else lambda: returned[kind])
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:
+    async with open_peer(replies(GOOD)) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:
         completions = [await engine.start_request(hello()).wait() for _ in range(2)]
     for completion in completions:
         assert completion.success is (kind != "object")
@@ -230,7 +211,7 @@ def test_a_function_that_cannot_return_a_key_is_refused_at_once(function: Callab
 async def test_an_earlier_key_is_redacted_in_the_function_s_error() -> None:
     tokens = Tokens(FIRST, ValueError(f"{FIRST} has expired"))
     async with (
-        open_peer(Server(BUSY).script) as peer,
+        open_peer(replies(BUSY)) as peer,
         ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine,
     ):
         completion = await engine.start_request(hello()).wait()
@@ -248,7 +229,7 @@ async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
     group.add_note(f"tried {FIRST} first")
     tokens = Tokens(FIRST, group)
     async with (
-        open_peer(Server(BUSY).script) as peer,
+        open_peer(replies(BUSY)) as peer,
         ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine,
     ):
         completion = await engine.start_request(hello()).wait()
@@ -265,10 +246,10 @@ async def test_an_earlier_key_is_redacted_in_a_group_of_errors() -> None:
 
 
 async def test_keys_of_earlier_attempts_are_redacted_in_streams() -> None:
-    body = chunked(chat_chunk("x"), f"data: {error_body(f'keys {FIRST} {SECOND}')}\n\n")
-    server = Server(BUSY, STREAM_HEAD.encode() + body)
+    body = stream_of(chat_chunk("x"), f"data: {error_body(f'keys {FIRST} {SECOND}')}\n\n")
+    script = replies(BUSY, body)
     tokens = Tokens(FIRST, SECOND)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
+    async with open_peer(script) as peer, ms.open_engine([chat(peer.origin, tokens)], retry=SOON) as engine:
         completion = await engine.start_stream(hello()).wait()
     assert completion.error_message == "keys [key] [key]"
 
@@ -290,7 +271,7 @@ async def test_ctrl_c_in_a_key_function_of_a_retry_ends_the_engine() -> None:
             engine.start_request(hello(), completions.append)
             await trio.sleep_forever()
 
-    async with open_peer(Server(BUSY).script) as peer:
+    async with open_peer(replies(BUSY)) as peer:
         with pytest.raises(KeyboardInterrupt):
             await run_until_interrupted(chat(peer.origin, Tokens(FIRST, KeyboardInterrupt())))
     assert [completion.error_category for completion in completions] == [ms.ErrorCategory.CANCELLED]
@@ -304,7 +285,7 @@ async def test_a_cancellation_raised_by_a_key_function_ends_the_call() -> None:
 
 async def test_a_function_that_raises_cancelled_ends_its_call_alone() -> None:
     later = Later(asyncio.CancelledError(), FIRST)
-    async with open_peer(Gate(FIRST).script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+    async with open_peer(accepts({FIRST})) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
         completion = await engine.start_request(hello()).wait()
         assert completion.error_category is ms.ErrorCategory.AUTH
         assert (await engine.start_request(hello()).wait()).success
@@ -318,7 +299,7 @@ async def test_a_key_function_can_cancel_its_own_call() -> None:
             calls[0].cancel()
         return FIRST
 
-    async with open_peer(Server(BUSY).script) as peer, ms.open_engine([chat(peer.origin, key)], retry=SOON) as engine:
+    async with open_peer(replies(BUSY)) as peer, ms.open_engine([chat(peer.origin, key)], retry=SOON) as engine:
         calls.append(engine.start_request(hello()))
         completion = await calls[0].wait()
         assert len(peer.lines) == 1
@@ -327,7 +308,7 @@ async def test_a_key_function_can_cancel_its_own_call() -> None:
 
 def test_asyncio_and_portal_engines_call_the_key_function() -> None:
     async def main() -> None:
-        async with open_peer(Server(GOOD, GOOD).script) as peer:
+        async with open_peer(replies(GOOD)) as peer:
             tokens = Tokens(FIRST)
             with_thread = partial(_ask_from_a_thread, peer.origin, tokens)
             assert await trio.to_thread.run_sync(with_thread) == "hi"
@@ -369,23 +350,19 @@ class Later(Tokens):
         return value  # type: ignore[return-value]
 
 
-class Gate(Server):
-    """A server that accepts only the keys in `accepted`, and answers anything else with 401."""
+def bearers(peer: Peer) -> list[str]:
+    """Return the bearer tokens that were sent."""
+    return [request.partition(b"Bearer ")[2].partition(b"\r\n")[0].decode() for request in peer.requests]
 
-    def __init__(self, *accepted: str) -> None:
-        super().__init__()
-        self.accepted = set(accepted)
 
-    async def script(self, line: Line) -> None:
-        while request := await line.request():
-            self.requests.append(request)
-            known = any(key.encode() in request for key in self.accepted)
-            await line.send(GOOD if known else answer(error_body("bad key"), status="401 Unauthorized"))
+def accepts(accepted: set[str]) -> Script:
+    """Accept only these keys, and reply to any other with 401."""
 
-    @property
-    def keys(self) -> list[str]:
-        """The bearer tokens that were sent."""
-        return [request.partition(b"Bearer ")[2].partition(b"\r\n")[0].decode() for request in self.requests]
+    def reply(request: bytes) -> bytes:
+        known = any(key.encode() in request for key in accepted)
+        return GOOD if known else answer(error_body("bad key"), status="401 Unauthorized")
+
+    return replies(reply)
 
 
 FUNCTIONS: dict[str, Callable[[Later], ms.APIKey]] = {
@@ -398,9 +375,12 @@ FUNCTIONS: dict[str, Callable[[Later], ms.APIKey]] = {
 @pytest.mark.parametrize("kind", FUNCTIONS)
 @pytest.mark.parametrize("value", [FIRST, ms.AccessToken(FIRST)], ids=["text", "token"])
 async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: object) -> None:
-    later, server = Later(value), Gate(FIRST)
+    later = Later(value)
     later.ready = trio.Event()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, FUNCTIONS[kind](later))]) as engine:
+    async with (
+        open_peer(accepts({FIRST})) as peer,
+        ms.open_engine([chat(peer.origin, FUNCTIONS[kind](later))]) as engine,
+    ):
         calls = [engine.start_request(hello()) for _ in range(150)]
         await trio.testing.wait_all_tasks_blocked()
         assert (later.calls, len(peer.lines), calls[0].state) == (1, 0, ms.CallState.QUEUED)
@@ -408,19 +388,18 @@ async def test_one_call_of_an_async_function_serves_all_calls(kind: str, value: 
         assert all([(await call.wait()).success for call in calls])
         assert (await engine.start_request(hello()).wait()).success
     assert later.calls == 1
-    assert set(server.keys) == {FIRST}
+    assert set(bearers(peer)) == {FIRST}
 
 
 @pytest.mark.parametrize("dialect", PROVIDERS)
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_token_is_a_bearer_in_every_dialect(dialect: str, is_async: bool) -> None:
     token = ms.AccessToken(FIRST)
-    server = Server(answer(error_body("no"), status="400 No"))
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(answer(error_body("no"), status="400 No"))) as peer:
         provider = PROVIDERS[dialect](peer.origin, Later(token) if is_async else lambda: token)
         async with ms.open_engine([provider]) as engine:
             assert (await engine.start_request(hello()).wait()).http_status == 400
-    head = server.requests[0].partition(b"\r\n\r\n")[0]
+    head = peer.requests[0].partition(b"\r\n\r\n")[0]
     assert f"authorization: Bearer {FIRST}".encode() in head
     assert head.count(FIRST.encode()) == 1
 
@@ -430,14 +409,14 @@ async def test_a_token_is_kept_and_renewed_before_it_expires(is_async: bool, mon
     now = [1_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     tokens = ms.AccessToken(FIRST, now[0] + 3600), ms.AccessToken(SECOND, now[0] + 7200)
-    function, server = Later(*tokens) if is_async else Tokens(*tokens), Gate(FIRST, SECOND)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+    function = Later(*tokens) if is_async else Tokens(*tokens)
+    async with open_peer(accepts({FIRST, SECOND})) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         for moment in (0, 3299, 3301, 3599, 3601):
             now[0] = 1_000_000.0 + moment
             await engine.request(hello())
             await trio.testing.wait_all_tasks_blocked()
     # The call that begins the renewal is sent with the token at hand, if it need not wait for the next one.
-    assert server.keys == [FIRST, FIRST, FIRST if is_async else SECOND, SECOND, SECOND]
+    assert bearers(peer) == [FIRST, FIRST, FIRST if is_async else SECOND, SECOND, SECOND]
     assert function.calls == 2
 
 
@@ -445,12 +424,11 @@ async def test_a_token_is_not_used_after_it_expired(monkeypatch: pytest.MonkeyPa
     now = [1_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
     later = Later(ms.AccessToken(FIRST, now[0] + 60), ms.AccessToken(SECOND, now[0] + 7200))
-    server = Gate(FIRST, SECOND)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+    async with open_peer(accepts({FIRST, SECOND})) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
         await engine.request(hello())
         now[0] += 60
         await engine.request(hello())
-    assert (server.keys, later.calls) == ([FIRST, SECOND], 2)
+    assert (bearers(peer), later.calls) == ([FIRST, SECOND], 2)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -461,13 +439,13 @@ async def test_a_token_is_used_until_it_expires(
     monkeypatch.setattr(time, "time", lambda: now[0])
     first, second = ms.AccessToken(FIRST, now[0] + 3600), ms.AccessToken(SECOND, now[0] + 9000)
     values = first, OSError(f"no {FIRST}"), OSError("no"), second
-    function, server = Later(*values) if is_async else Tokens(*values), Gate(FIRST, SECOND)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+    function = Later(*values) if is_async else Tokens(*values)
+    async with open_peer(accepts({FIRST, SECOND})) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         for moment in (0, 3400, 3405, 3450, 3500, 3501):
             now[0] = 1_000_000.0 + moment
             await engine.request(hello())
             await trio.testing.wait_all_tasks_blocked()
-    assert server.keys == [FIRST, FIRST, FIRST, FIRST, FIRST if is_async else SECOND, SECOND]
+    assert bearers(peer) == [FIRST, FIRST, FIRST, FIRST, FIRST if is_async else SECOND, SECOND]
     assert function.calls == 4, "a failed renewal is not tried again for ten seconds"
     warning = "the api_key function of 'peer' raised OSError; the token that it returned before is used"
     assert [warning in record.getMessage() for record in caplog.records] == [True, True]
@@ -477,31 +455,33 @@ async def test_a_token_is_used_until_it_expires(
 @pytest.mark.parametrize("kind", ["async text", "async token", "plain token"])
 async def test_a_refused_key_is_asked_for_again_once(kind: str) -> None:
     values = (FIRST, SECOND) if kind == "async text" else (ms.AccessToken(FIRST), ms.AccessToken(SECOND))
-    function, server = Tokens(*values) if kind == "plain token" else Later(*values), Gate(FIRST)
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
+    function = Tokens(*values) if kind == "plain token" else Later(*values)
+    accepted = {FIRST}
+    async with open_peer(accepts(accepted)) as peer, ms.open_engine([chat(peer.origin, function)]) as engine:  # type: ignore[arg-type]
         await engine.request(hello())
-        server.accepted = {SECOND}
+        accepted.clear()
+        accepted.add(SECOND)
         calls = [engine.start_request(hello()) for _ in range(5)]
         completions = [await call.wait() for call in calls]
         assert [(each.success, each.attempts) for each in completions] == [(True, 2)] * 5
         assert function.calls == 2, "one new key for all calls"
-        server.accepted = set()
+        accepted.clear()
         completion = await engine.start_request(hello()).wait()
     assert (completion.error_category, completion.attempts, function.calls) == (ms.ErrorCategory.AUTH, 2, 3)
     assert "canary" not in repr(completion)
 
 
 async def test_a_refused_key_is_asked_for_within_the_attempts() -> None:
-    later, server = Later(FIRST), Gate()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)], retry=NO_RETRY) as engine:
+    later = Later(FIRST)
+    async with open_peer(accepts(set())) as peer, ms.open_engine([chat(peer.origin, later)], retry=NO_RETRY) as engine:
         completion = await engine.start_request(hello()).wait()
     assert (completion.error_category, completion.attempts, later.calls) == (ms.ErrorCategory.AUTH, 1, 1)
 
 
 async def test_what_an_async_function_raises_is_an_error_of_each_call() -> None:
     raised = ValueError(f"{FIRST} has expired")
-    later, server = Later(FIRST, raised), Gate()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+    later = Later(FIRST, raised)
+    async with open_peer(accepts(set())) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
         calls = [engine.start_stream(hello()) for _ in range(3)]
         errors = [(await call.wait()).error for call in calls]
         assert len({id(error) for error in errors}) == 3
@@ -522,16 +502,16 @@ async def test_an_invalid_result_of_an_async_function_is_an_error(returned: str)
 
 
 async def test_a_cancelled_call_leaves_the_key_to_the_others() -> None:
-    later, server = Later(FIRST), Gate(FIRST)
+    later = Later(FIRST)
     later.ready = trio.Event()
-    async with open_peer(server.script) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
+    async with open_peer(accepts({FIRST})) as peer, ms.open_engine([chat(peer.origin, later)]) as engine:
         first, second = engine.start_request(hello()), engine.start_request(hello())
         await trio.testing.wait_all_tasks_blocked()
         first.cancel()
         assert (await first.wait()).error_category is ms.ErrorCategory.CANCELLED
         later.ready.set()
         assert (await second.wait()).success
-    assert (later.calls, len(server.requests)) == (1, 1)
+    assert (later.calls, len(peer.requests)) == (1, 1)
 
 
 @pytest.mark.parametrize("clock", ["queue", "total"])
@@ -548,9 +528,9 @@ async def test_the_timeouts_of_a_call_count_while_it_waits_for_a_key(clock: str,
 
 @pytest.mark.parametrize("traffic", [None, ms.Traffic()])
 async def test_an_endless_function_is_cancelled(traffic: ms.Traffic | None, autojump_clock: MockClock) -> None:
-    hangs, server = Later(FIRST), Server(GOOD)
+    hangs = Later(FIRST)
     hangs.ready = trio.Event()
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(GOOD)) as peer:
         providers = [chat(peer.origin, hangs), ms.OpenAIChat("the-key-2", peer.url, name="other")]
         async with ms.open_engine(providers, traffic=traffic) as engine:
             calls = [engine.start_request(hello()) for _ in range(9)]
@@ -588,8 +568,8 @@ async def test_ctrl_c_in_an_async_function_ends_the_engine() -> None:
 
 
 async def test_each_of_several_keys_may_be_an_async_function() -> None:
-    bad, good, server = Later(FIRST), Later(SECOND), Gate(SECOND)
-    async with open_peer(server.script) as peer:
+    bad, good = Later(FIRST), Later(SECOND)
+    async with open_peer(accepts({SECOND})) as peer:
         provider = ms.OpenAIChat([bad, good], peer.url, name="peer")
         async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
             completions = [await engine.start_request(hello()).wait() for _ in range(3)]
@@ -609,7 +589,7 @@ def test_asyncio_and_portals_await_the_key_in_their_loop() -> None:
         raise asyncio.CancelledError
 
     async def main() -> None:
-        async with open_peer(Server(GOOD, GOOD).script) as peer:
+        async with open_peer(replies(GOOD)) as peer:
             assert await trio.to_thread.run_sync(_ask_from_a_thread, peer.origin, key) == "hi"
             assert await trio.to_thread.run_sync(asyncio.run, _ask_from_asyncio(peer.origin, key)) == "hi"
             failing = partial(asyncio.run, _ask_from_asyncio(peer.origin, raising))

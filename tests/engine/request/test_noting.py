@@ -8,7 +8,7 @@ import pytest
 
 import manystream as ms
 from manystream.cache import AnswerCache
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, hello, open_peer
+from tests.support.peers import Line, answer, chat_answer, chat_stream, hello, open_peer, stream_of
 
 HOOKS = ("head", "body", "ended", "accepted")
 
@@ -16,9 +16,7 @@ HOOKS = ("head", "body", "ended", "accepted")
 async def both(line: Line) -> None:
     while request := await line.request():
         is_stream = b'"stream":true' in request
-        await line.send(
-            STREAM_HEAD.encode() + chunked(*chat_stream("fine")) if is_stream else answer(chat_answer("fine"))
-        )
+        await line.send(stream_of(*chat_stream("fine")) if is_stream else answer(chat_answer("fine")))
 
 
 class Defect(Exception):

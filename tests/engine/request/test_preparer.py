@@ -11,31 +11,23 @@ import manystream as ms
 from manystream.engine.request.addresses import addressed
 from manystream.engine.request.limits import EngineLimits
 from manystream.engine.request.preparer import Preparer
-from tests.support.peers import Line, answer, chat_answer, hello, open_peer
+from tests.support.peers import Peer, answer, chat_answer, hello, open_peer, replies
 
 
-async def sent(provider: ms.Provider, request: ms.Request, server: list[bytes]) -> list[str]:
+async def sent(provider: ms.Provider, request: ms.Request, peer: Peer) -> list[str]:
     """Make a call, and return the lines of the request's head."""
     async with ms.open_engine([provider]) as engine:
         assert (await engine.start_request(request).wait()).success
-    return server[-1].partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    return peer.heads[-1]
 
 
-class Server:
-    def __init__(self) -> None:
-        self.requests: list[bytes] = []
-
-    async def serve(self, line: Line) -> None:
-        while request := await line.request():
-            self.requests.append(request)
-            await line.send(answer(chat_answer("hi")))
+GOOD = replies(answer(chat_answer("hi")))
 
 
 async def test_the_head_of_a_request_is_complete() -> None:
-    server = Server()
-    async with open_peer(server.serve) as peer:
-        head = await sent(ms.OpenAIChat("the-key-1", f"{peer.url}?api-version=7"), hello(), server.requests)
-    length = len(server.requests[0].partition(b"\r\n\r\n")[2])
+    async with open_peer(GOOD) as peer:
+        head = await sent(ms.OpenAIChat("the-key-1", f"{peer.url}?api-version=7"), hello(), peer)
+    length = len(peer.requests[0].partition(b"\r\n\r\n")[2])
     assert head == [
         "POST /v1/chat/completions?api-version=7 HTTP/1.1", f"Host: 127.0.0.1:{peer.port}",
         "Accept-Encoding: identity", "User-Agent: manystream", "content-type: application/json",
@@ -45,13 +37,12 @@ async def test_the_head_of_a_request_is_complete() -> None:
 
 async def test_the_later_of_two_headers_of_one_name_is_sent() -> None:
     """The request's own headers go before the provider's, and these before the engine's."""
-    server = Server()
-    async with open_peer(server.serve) as peer:
+    async with open_peer(GOOD) as peer:
         provider = ms.OpenAIChat(
             "the-key-1", peer.url, headers={"user-agent": "mine", "X-A": "1", "X-B": "2"}, idempotency_header="X-Once"
         )
         request = hello(extra_headers={"x-b": "3", "authorization": "Token other", "X-C": "4"})
-        head = await sent(provider, request, server.requests)
+        head = await sent(provider, request, peer)
     assert head[2:-2] == [
         "Accept-Encoding: identity", "user-agent: mine", "content-type: application/json", "accept: application/json",
         "x-b: 3", "authorization: Token other", "X-C: 4", "X-A: 1",
@@ -93,14 +84,13 @@ async def test_a_header_that_is_no_header_is_refused_by_its_field() -> None:
 
 @pytest.mark.parametrize("value", [5, [], None])
 async def test_a_provider_s_headers_are_read_for_each_call(value: object) -> None:
-    server = Server()
-    async with open_peer(server.serve) as peer:
+    async with open_peer(GOOD) as peer:
         provider = ms.OpenAIChat("k", peer.url, headers={"x-own": "1"})
         async with ms.open_engine([provider]) as engine:
             for own in ("1", "2"):
                 provider.headers["x-own"] = own
                 await engine.request(hello())
-                assert f"x-own: {own}\r\n".encode() in server.requests[-1]
+                assert f"x-own: {own}\r\n".encode() in peer.requests[-1]
             provider.headers["x-own"] = value  # type: ignore[assignment]
             with pytest.raises(ms.InvalidRequestError) as raised:
                 engine.start_request(hello())
@@ -284,15 +274,17 @@ def test_the_program_s_member_or_header_replaces_the_session() -> None:
 
 
 async def test_a_session_outlives_a_key_and_shares_its_head() -> None:
-    server, keys = Server(), iter(["key-number-1", "key-number-2"])
-    async with open_peer(server.serve) as peer:
+    keys = iter(["key-number-1", "key-number-2"])
+    async with open_peer(GOOD) as peer:
         provider = ms.OpenAIChat(lambda: next(keys), peer.url, profile="vllm", idempotency_header="X-Once")
         async with ms.open_engine([provider]) as engine:
             for session in ("chat-1", "chat-2"):
                 await engine.request(hello(session=session))
-    heads = [request.partition(b"\r\n\r\n")[0].decode().split("\r\n") for request in server.requests]
-    assert [head[-4] for head in heads] == ["authorization: Bearer key-number-1", "authorization: Bearer key-number-2"]
-    assert [head[-3] for head in heads] == ["x-session-id: chat-1", "x-session-id: chat-2"]
+    assert [head[-4] for head in peer.heads] == [
+        "authorization: Bearer key-number-1",
+        "authorization: Bearer key-number-2",
+    ]
+    assert [head[-3] for head in peer.heads] == ["x-session-id: chat-1", "x-session-id: chat-2"]
 
 
 @pytest.mark.parametrize("options", [{}, {"header": "a", "member": "b"}])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import manystream as ms
-from tests.support.peers import NO_RETRY, Line, answer, chat_answer, error_body, hello, open_peer
+from tests.support.peers import NO_RETRY, answer, chat_answer, error_body, hello, open_peer, replies
 
 SECRET = "canary-signature-"
 SOON = ms.Retry(base=0.001, cap=0.001, jitter=0.0)
@@ -29,25 +29,10 @@ class Signer:
         return {**headers, "X-Digest": digest, "Authorization": f"AWS4 Signature={SECRET}{len(self.given)}-abcdef"}
 
 
-class Server:
-    """Keeps the heads and bodies that it receives, and sends these responses one after the other."""
-
-    def __init__(self, *responses: bytes) -> None:
-        self.requests: list[tuple[list[str], bytes]] = []
-        self._responses = iter(responses)
-
-    async def script(self, line: Line) -> None:
-        while request := await line.request():
-            head, _, body = request.partition(b"\r\n\r\n")
-            self.requests.append((head.decode().split("\r\n"), body))
-            await line.send(next(self._responses))
-
-
 async def test_each_attempt_is_signed_as_it_is_sent() -> None:
     signer, quoting = Signer(), answer(error_body(f"busy {SECRET}1-abcdef"), status="503 Busy")
     refused = answer(error_body(f"bad {SECRET}1-abcdef and {SECRET}2-abcdef"), status="400 No")
-    server = Server(quoting, refused)
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(quoting, refused)) as peer:
         provider = ms.OpenAIChat(
             base_url=f"{peer.url}?v=1", sign=signer, headers={"X-A": "b"}, idempotency_header="X-Once"
         )
@@ -55,9 +40,10 @@ async def test_each_attempt_is_signed_as_it_is_sent() -> None:
             completion = await engine.start_request(hello()).wait()
     assert completion.attempts == 2
     assert "canary" not in f"{completion!r} {completion.error!r} {completion.error and completion.error.body!r}"
-    for number, ((method, url, headers, body), (head, sent)) in enumerate(
-        zip(signer.given, server.requests, strict=True), 1
+    for number, ((method, url, headers, body), head, request) in enumerate(
+        zip(signer.given, peer.heads, peer.requests, strict=True), 1
     ):
+        sent = request.partition(b"\r\n\r\n")[2]
         assert (method, url, body) == ("POST", f"{peer.url}/chat/completions?v=1", sent)
         lines = [f"{name}: {value}" for name, value in headers.items()]
         assert lines[0] == f"Host: 127.0.0.1:{peer.port}"
@@ -78,22 +64,21 @@ async def test_a_key_is_signed_as_well(key: ms.APIKey) -> None:
         seen.append(headers["authorization"])
         return {"X-Gateway": "g"}
 
-    server = Server(GOOD)
-    async with open_peer(server.script) as peer, ms.open_engine([ms.OpenAIChat(key, peer.url, sign=sign)]) as engine:
+    async with open_peer(replies(GOOD)) as peer, ms.open_engine([ms.OpenAIChat(key, peer.url, sign=sign)]) as engine:
         await engine.request(hello())
     assert seen == ["Bearer the-key-1"]
-    assert {"authorization: Bearer the-key-1", "X-Gateway: g"} <= set(server.requests[0][0])
+    assert {"authorization: Bearer the-key-1", "X-Gateway: g"} <= set(peer.heads[0])
 
 
 async def test_without_a_key_none_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-of-the-environment")
-    server, signer = Server(GOOD), Signer()
+    signer = Signer()
     async with (
-        open_peer(server.script) as peer,
+        open_peer(replies(GOOD)) as peer,
         ms.open_engine([ms.OpenAIChat(base_url=peer.url, sign=signer)]) as engine,
     ):
         await engine.request(hello())
-    assert "canary-of-the" not in str(server.requests)
+    assert "canary-of-the" not in str(peer.requests)
 
 
 def returning(value: object) -> Callable[..., object]:
@@ -158,8 +143,7 @@ async def test_what_a_signature_cannot_be_is_an_error_of_its_call(
     name: str, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     sign, words = FAILURES[name]
-    server = Server()
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies()) as peer:
         provider = ms.OpenAIChat("the-key-1", peer.url, name="peer", sign=sign)  # type: ignore[arg-type]
         async with ms.open_engine([provider], retry=SOON) as engine:
             call = (engine.start_stream if stream else engine.start_request)(hello())
@@ -170,16 +154,15 @@ async def test_what_a_signature_cannot_be_is_an_error_of_its_call(
     shown = "".join(traceback.format_exception(error))
     assert "canary" not in shown + caplog.text
     assert "the-key-1" not in str(error.__cause__)
-    assert server.requests == []
+    assert peer.requests == []
 
 
 async def test_a_text_of_a_type_of_its_own_is_sent_as_it_is() -> None:
-    server = Server(GOOD)
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(GOOD)) as peer:
         provider = ms.OpenAIChat(base_url=peer.url, sign=lambda *_: {"X-A": OddText("b")})
         async with ms.open_engine([provider]) as engine:
             await engine.request(hello())
-    assert "X-A: b" in server.requests[0][0]
+    assert "X-A: b" in peer.heads[0]
 
 
 async def test_a_signature_can_cancel_its_own_call() -> None:
@@ -189,20 +172,18 @@ async def test_a_signature_can_cancel_its_own_call() -> None:
         calls[0].cancel()
         return {}
 
-    server = Server()
     async with (
-        open_peer(server.script) as peer,
+        open_peer(replies()) as peer,
         ms.open_engine([ms.OpenAIChat(base_url=peer.url, sign=sign)], retry=NO_RETRY) as engine,
     ):
         calls.append(engine.start_request(hello()))
         completion = await calls[0].wait()
     assert completion.error_category is ms.ErrorCategory.CANCELLED
-    assert server.requests == []
+    assert peer.requests == []
 
 
 async def test_two_signatures_at_one_address_share_no_limits() -> None:
-    server = Server(GOOD, GOOD)
-    async with open_peer(server.script) as peer:
+    async with open_peer(replies(GOOD)) as peer:
         providers = [ms.OpenAIChat(base_url=peer.url, name=name, sign=Signer()) for name in ("one", "two")]
         async with ms.open_engine(providers, traffic=ms.Traffic()) as engine:
             for name in ("one", "two"):

@@ -19,7 +19,7 @@ from manystream.engine.traffic.queue.fair_queue import Cost, Permit
 from manystream.providers.limits.charging import Charging
 from manystream.providers.limits.quota_report import DAY, MINUTE, NOTHING, QuotaReport, Refusal, ReportedLimit, Unit
 from tests.support.limited import Limited, open_limited, provider
-from tests.support.peers import Line, answer, error_body, open_peer
+from tests.support.peers import Line, answer, error_body, open_peer, replies
 
 BODY = (
     '{"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [{"index": 0, "message":'
@@ -90,11 +90,7 @@ async def test_a_cached_prompt_above_a_limit_is_sent(autojump_clock: MockClock) 
         ' "usage": {"input_tokens": 5, "cache_read_input_tokens": 9000, "output_tokens": 1}}'
     )
 
-    async def serve(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(body, headers=headers))
-
-    async with open_peer(serve) as peer:
+    async with open_peer(replies(answer(body, headers=headers))) as peer:
         claude = ms.Anthropic("sk", peer.url, name="claude")
         async with ms.open_engine([claude], traffic=ms.Traffic()) as engine:
             request = ms.Request("claude/claude-sonnet-4-5", "words and words " * 2000, max_output_tokens=10)

@@ -11,15 +11,15 @@ from trio.testing import MockClock
 import manystream as ms
 from tests.support.limited import Form, Limited, no_headers, open_limited, openai_headers, provider
 from tests.support.peers import (
-    STREAM_HEAD,
     Line,
     Recorder,
     answer,
     chat_answer,
     chat_stream,
-    chunked,
     error_body,
     open_peer,
+    replies,
+    stream_of,
 )
 
 ONE_ATTEMPT = ms.Retry(max_attempts=1)
@@ -185,11 +185,7 @@ async def test_a_spent_day_of_gemini_fails_at_once(autojump_clock: MockClock) ->
         '{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"}]}}'
     )
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(body, status="429 Too Many Requests"))
-
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(body, status="429 Too Many Requests"))) as peer:
         gemini = ms.Gemini("key", peer.origin, profile="google", name="gemini")
         async with ms.open_engine([gemini], traffic=ms.Traffic()) as engine:
             started = trio.current_time()
@@ -444,7 +440,7 @@ async def test_a_server_error_is_retried_and_gives_its_place_back(autojump_clock
             if seen[0] == 1:
                 await line.send(answer(error_body("oops"), status="500 Internal Server Error"))
             else:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                await line.send(stream_of(*chat_stream("fine")))
 
     async with open_peer(script) as peer, ms.open_engine([provider(peer)], traffic=ms.Traffic()) as engine:
         completion = await engine.start_stream(ask()).wait()
@@ -516,7 +512,7 @@ async def test_a_gateways_output_limit_counts_what_is_produced(autojump_clock: M
     async def serve(line: Line) -> None:
         while await line.request():
             events = [f"event: {each.split(chr(34))[3]}\ndata: {each}\n\n" for each in ANTHROPIC_EVENTS]
-            await line.send(STREAM_HEAD + chunked(*events).decode())
+            await line.send(stream_of(*events))
 
     limits = ms.Traffic(rates={"*": ms.RateLimit(output_tokens_per_minute=600)})
     async with open_peer(serve) as peer:

@@ -23,6 +23,7 @@ from tests.support.peers import (
     chunked,
     error_body,
     open_peer,
+    stream_of,
 )
 from tests.support.targets import Server, ask, open_targets, path, provider
 
@@ -57,7 +58,7 @@ class Slow:
             self.running += 1
             streamed = b'"stream":true' in request
             if streamed and self.role:
-                await line.send(STREAM_HEAD + chunked(ROLE_ONLY, end=False).decode())
+                await line.send(stream_of(ROLE_ONLY, end=False))
             with trio.move_on_after(seconds) as scope:
                 await line.closed_by_peer()
             self.running -= 1
@@ -441,7 +442,7 @@ async def test_random_faults_leave_nothing(autojump_clock: MockClock, seed: int)
                 return
             elif fault < 0.35:
                 await line.request()
-                await line.send(STREAM_HEAD + chunked(chat_chunk(self.name), end=False).decode())
+                await line.send(stream_of(chat_chunk(self.name), end=False))
                 await trio.sleep(draw.random() * 3)
                 return
             elif fault < 0.45:

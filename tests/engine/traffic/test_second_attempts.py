@@ -23,7 +23,10 @@ from tests.support.peers import (
     chunked,
     error_body,
     open_peer,
+    replies,
+    reply_and_hold,
     silent,
+    stream_of,
     until,
 )
 from tests.support.targets import ask, provider
@@ -44,7 +47,7 @@ def after(seconds: float, text: str = "late") -> Script:
     async def script(line: Line) -> None:
         while await line.request():
             await trio.sleep(seconds)
-            await line.send(STREAM_HEAD + chunked(*chat_stream(text)).decode())
+            await line.send(stream_of(*chat_stream(text)))
 
     return script
 
@@ -91,10 +94,7 @@ def error_of(completion: ms.Completion, place: int) -> ms.ProviderError:
 # --- the timeouts of a second attempt ---
 
 
-async def head_only(line: Line) -> None:
-    await line.request()
-    await line.send(STREAM_HEAD)
-    await line.closed_by_peer()
+head_only = reply_and_hold(STREAM_HEAD)
 
 
 async def pings(line: Line) -> None:
@@ -107,10 +107,7 @@ async def pings(line: Line) -> None:
     await line.closed_by_peer()
 
 
-async def slow_error(line: Line) -> None:
-    await line.request()
-    await line.send("HTTP/1.1 503 Busy\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
-    await line.closed_by_peer()
+slow_error = reply_and_hold("HTTP/1.1 503 Busy\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 
 
 CLOCKS = ms.Timeouts(connect=9, first_byte=2, idle=3)
@@ -174,7 +171,7 @@ async def test_a_second_attempt_s_request_that_is_not_read_is_idle(autojump_cloc
         while size < 20_000_000:
             size += len(await line.stream.receive_some(1 << 20))
         await trio.sleep(20)
-        await line.send(STREAM_HEAD + chunked(*chat_stream("read")).decode())
+        await line.send(stream_of(*chat_stream("read")))
 
     target = ms.Target("two/m", timeouts=CLOCKS)
     async with open_pair(reads, never_reads, target=target) as (engine, peers):
@@ -240,10 +237,7 @@ async def test_a_call_reports_the_times_of_the_attempt_that_answers(autojump_clo
 async def test_what_both_attempts_used_is_in_the_journey(autojump_clock: MockClock) -> None:
     """The attempt that lost is estimated: its input was sent, and a part of its answer had come."""
 
-    async def one(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk(""), end=False).decode())
-        await line.closed_by_peer()
+    one = reply_and_hold(stream_of(chat_chunk(""), end=False))
 
     async def two(line: Line) -> None:
         await line.request()
@@ -330,11 +324,7 @@ async def test_an_observer_sees_each_attempt_with_its_number(autojump_clock: Moc
 async def test_only_one_second_attempt_is_made(autojump_clock: MockClock) -> None:
     fault = answer(error_body("busy"), status="503 Busy")
 
-    async def busy(line: Line) -> None:
-        while await line.request():
-            await line.send(fault)
-
-    async with open_pair(after(20), busy) as (engine, peers):
+    async with open_pair(after(20), replies(fault)) as (engine, peers):
         call = engine.start_stream(ask())
         await until(lambda: len(peers[1].lines) == 1)
         completion = await call.wait()
@@ -359,7 +349,7 @@ async def test_a_late_retry_is_hedged_from_its_own_start(autojump_clock: MockClo
             if len(sent) == 1:
                 await line.send(answer(error_body("busy"), status="503 Busy"))
             else:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("two")).decode())
+                await line.send(stream_of(*chat_stream("two")))
 
     retry = ms.Retry(max_attempts=4, base=5, jitter=0)
     async with open_pair(one, two, retry=retry) as (engine, _):
@@ -402,11 +392,7 @@ async def test_a_second_attempt_s_limit_is_learned(autojump_clock: MockClock, ca
         headers="retry-after: 4\r\n",
     )
 
-    async def two(line: Line) -> None:
-        while await line.request():
-            await line.send(refusal)
-
-    async with open_pair(after(3), two) as (engine, _):
+    async with open_pair(after(3), replies(refusal)) as (engine, _):
         call = engine.start_stream(ask())
         await trio.sleep(2)
         statistics = engine.statistics().traffic
@@ -454,7 +440,7 @@ async def test_a_key_that_refuses_a_second_attempt_is_put_aside(autojump_clock: 
             elif key == keys[1] != keys[0]:
                 await line.send(answer(error_body("wrong key"), status="401 No"))
                 continue
-            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+            await line.send(stream_of(*chat_stream("fine")))
 
     async with open_peer(script) as peer:
         one = provider(Named("one"), peer, api_key=["sk-first", "sk-second"])  # type: ignore[arg-type]

@@ -15,6 +15,8 @@ from tests.support.peers import (
     chunked,
     error_body,
     open_peer,
+    replies,
+    stream_of,
 )
 
 USAGE = {
@@ -30,7 +32,7 @@ async def test_a_call_is_charged_what_it_used_in_the_end(autojump_clock: MockClo
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")[:-1], end=False).decode())
+            await line.send(stream_of(*chat_stream("fine")[:-1], end=False))
             await trio.sleep(0.5)
             await line.send(chunked(chat_chunk(usage=usage), CHAT_DONE).decode())
 
@@ -78,11 +80,8 @@ async def test_a_declared_limit_counts_what_was_used_at_every_server(
 
 
 async def test_a_failed_call_gives_a_declared_limit_its_tokens_back(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("no", "invalid_request_error"), status="400 Bad Request"))
 
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(error_body("no", "invalid_request_error"), status="400 Bad Request"))) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="openai", profile="openai-chat")
         traffic = ms.Traffic(rates={"openai": ms.RateLimit(tokens_per_minute=6000, requests_per_minute=60)})
         async with ms.open_engine([provider], traffic=traffic) as engine:
@@ -99,7 +98,7 @@ async def test_a_failed_call_gives_a_declared_limit_its_tokens_back(autojump_clo
 async def test_a_call_without_usage_is_charged_its_estimate(autojump_clock: MockClock, cut: bool) -> None:
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD + chunked(*chat_stream("fine")[:-1], end=False).decode())
+            await line.send(stream_of(*chat_stream("fine")[:-1], end=False))
             await trio.sleep(0.5)
             await line.send(chunked(CHAT_DONE).decode())
 
@@ -119,13 +118,7 @@ async def test_a_call_without_usage_is_charged_its_estimate(autojump_clock: Mock
 
 async def test_counts_below_zero_give_a_budget_nothing_back(autojump_clock: MockClock) -> None:
     usage = {"prompt_tokens": -9000, "completion_tokens": 20, "total_tokens": -8980}
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(
-                STREAM_HEAD + chunked(*chat_stream("fine")[:-1], chat_chunk(usage=usage), CHAT_DONE).decode()
-            )
-
+    script = replies(stream_of(*chat_stream("fine")[:-1], chat_chunk(usage=usage), CHAT_DONE))
     async with open_peer(script) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="groq", profile="groq")
         traffic = ms.Traffic(budgets=[ms.Budget(input_tokens=9000)])

@@ -20,7 +20,17 @@ from manystream.engine.traffic.targets import is_keys_fault, is_targets_fault, m
 from manystream.providers.limits.quota_report import Refusal
 from manystream.providers.model.provider_error import ErrorCategory, ProviderError
 from tests.support.limited import Limited, openai_headers
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    open_peer,
+    stream_of,
+)
 from tests.support.targets import Server, ask, failing, path, provider
 
 KEYS = ("sk-first", "sk-second")
@@ -258,7 +268,7 @@ async def test_a_call_goes_on_without_a_key_that_there_is_not(
         while request := await line.request():
             keys.append(request.partition(b"uthorization: Bearer ")[2].partition(b"\r\n")[0].decode())
             if stream:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                await line.send(stream_of(*chat_stream("fine")))
             else:
                 await line.send(answer(chat_answer("fine")))
 

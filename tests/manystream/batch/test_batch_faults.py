@@ -18,7 +18,7 @@ from manystream.batch import Batch, BatchError, Journal, JournalError, read_line
 from manystream.engine.request.limits import EngineLimits
 from tests.support.batches import line, model, records, run, write
 from tests.support.disk import room
-from tests.support.peers import Line, Peer, answer, chat_answer, open_descriptors, open_peer, until
+from tests.support.peers import Line, Peer, answer, chat_answer, open_descriptors, open_peer, replies, until
 
 
 def at(peer: Peer) -> ms.Provider:
@@ -326,12 +326,8 @@ HOSTILE_ANSWERS = {
 async def test_a_hostile_answer_is_recorded(tmp_path: Path, members: dict[str, object]) -> None:
     body = json.dumps({**json.loads(chat_answer("hello")), **members})
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(body))
-
     prompts = write(tmp_path / "p.jsonl", [line("a"), line("b")])
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(body))) as peer:
         batch = await run(at(peer), prompts, tmp_path / "a.jsonl", concurrency=1)
     assert [(record["id"], record["text"]) for record in records(tmp_path / "a.jsonl")] == [
         ("a", "hello"),
@@ -354,16 +350,13 @@ VLLM = {
 
 @pytest.mark.parametrize("stop", ["stop", "abort"])
 async def test_an_answer_keeps_what_its_line_asked_for(tmp_path: Path, stop: str) -> None:
-    async def script(peer: Line) -> None:
-        while await peer.request():
-            await peer.send(answer(json.dumps(VLLM).replace('"stop"', f'"{stop}"')))
 
     asked: dict[str, object] = {"n": 2, "logprobs": True, "top_logprobs": 1, "return_token_ids": True}
     body = {"model": "m", "messages": [{"role": "user", "content": "hello"}], **asked}
     openai = {"custom_id": "openai", "method": "POST", "url": "/v1/chat/completions", "body": body}
     lines = [line("ours", extra_body=asked), json.dumps(openai), line("plain")]
     prompts = write(tmp_path / "p.jsonl", lines)
-    async with open_peer(script) as peer:
+    async with open_peer(replies(answer(json.dumps(VLLM).replace('"stop"', f'"{stop}"')))) as peer:
         await run(at(peer), prompts, tmp_path / "a.jsonl", concurrency=1)
     found = records(tmp_path / ("a.jsonl" if stop == "stop" else "a.errors.jsonl"))
     assert [(record["id"], record["text"]) for record in found] == [(id, "hello") for id in ("ours", "openai", "plain")]

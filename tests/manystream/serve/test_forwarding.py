@@ -42,6 +42,11 @@ from tests.support.peers import (
     chunked,
     error_body,
     open_peer,
+    replies,
+    reply_and_hold,
+    reply_once,
+    silent,
+    stream_of,
     until,
 )
 
@@ -203,7 +208,7 @@ async def test_bytes_behind_an_answer_are_forwarded_and_recorded(tmp_path: Path,
 
     async def script(line: Line) -> None:
         while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(said, end=False))
+            await line.send(stream_of(said, end=False))
             await trio.testing.wait_all_tasks_blocked(0.01)
             await line.send(chunked(tail))
 
@@ -225,11 +230,7 @@ async def test_bytes_behind_an_answer_are_forwarded_and_recorded(tmp_path: Path,
 
 
 async def test_the_end_of_a_body_that_does_not_come_is_not_waited_for(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine"), end=False))
-        await line.closed_by_peer()
-
+    script = reply_and_hold(stream_of(*chat_stream("fine"), end=False))
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
     assert (got.whole, got.body.decode()) == (True, "".join(chat_stream("fine")))
@@ -266,19 +267,13 @@ def test_members_are_added_at_the_end(body: bytes, expected: bytes) -> None:
 
 
 async def test_the_provider_gets_the_body_as_it_is_and_its_key() -> None:
-    seen: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        seen.append(await line.request())
-        await line.send(answer(chat_answer("yes")))
-
     body = b'{ "model" : "peer/m-1",\n "messages":[{"role":"user","content":"\\u0041"}], "future": [1.50] }'
-    async with open_peer(script) as peer:
+    async with open_peer(reply_once(answer(chat_answer("yes")))) as peer:
         provider = ms.OpenAIChat("own-key", f"{peer.url}?api-version=7", name="peer")
         async with ms.open_engine([provider]) as engine, open_gateway(engine) as gateway:
             extra = ("Cookie: c=1", "User-Agent: harness/1", "OpenAI-Organization: org", "Idempotency-Key: i-1")
             await ask(gateway.port, posted(f"{CHAT}?a=%26&key=theirs", body, *extra, key="theirs"))
-    head, _, sent = seen[0].partition(b"\r\n\r\n")
+    head, _, sent = peer.requests[0].partition(b"\r\n\r\n")
     assert sent == body.replace(b"peer/m-1", b"m-1")
     lines = head.decode().lower().split("\r\n")
     assert lines[0] == "post /v1/chat/completions?api-version=7&a=%26 http/1.1"
@@ -295,7 +290,7 @@ ECHOES = {
     "a page": answer(f"<html>Bearer {KEY}</html>", status="502 Bad Gateway", kind="text/html"),
     "a header": answer(chat_answer("fine"), headers=f"X-Debug: Bearer {KEY}\r\n"),
     "an answer": answer(chat_answer(f"your key is {KEY}, and it is secret")),
-    "a stream": STREAM_HEAD.encode() + chunked(*chat_stream("a", "b", "c", f"<{KEY}>", "d")),
+    "a stream": stream_of(*chat_stream("a", "b", "c", f"<{KEY}>", "d")),
     "a stream in halves": STREAM_HEAD.encode()
     + b"".join(
         chunked(event[:40], event[40:], end=False) for event in chat_stream("a", "b", f"<{KEY}>", "c")
@@ -303,10 +298,9 @@ ECHOES = {
     + b"0\r\n\r\n",
     "a stream to the end": STREAM_HEAD.replace("Transfer-Encoding: chunked", "Connection: close").encode()
     + "".join(chat_stream("a", "b", "c", f"<{KEY}>", "d")).encode(),
-    "an error in a stream": STREAM_HEAD.encode()
-    + chunked(chat_chunk("a"), f"data: {error_body(f'no such key: {KEY}')}\n\n"),
-    "keep-alives": STREAM_HEAD.encode() + chunked(f": {KEY}\n\n", *chat_stream("a")),
-    "a stream that breaks": STREAM_HEAD.encode() + chunked(chat_chunk("a"), f"data: {KEY}", end=False),
+    "an error in a stream": stream_of(chat_chunk("a"), f"data: {error_body(f'no such key: {KEY}')}\n\n"),
+    "keep-alives": stream_of(f": {KEY}\n\n", *chat_stream("a")),
+    "a stream that breaks": stream_of(chat_chunk("a"), f"data: {KEY}", end=False),
 }  # fmt: skip
 """What a provider answers that repeats the key."""
 
@@ -537,16 +531,9 @@ async def test_prompts_go_on_as_they_came(
     kind: type[ms.Provider], path: str, body: dict[str, object], said: object, stream: bool
 ) -> None:
     """The clients are trainers and evaluations. The answer's bytes go back, and its usage counts."""
-    seen: list[bytes] = []
     text = json.dumps(said)
-    reply = STREAM_HEAD.encode() + chunked(f"data: {text}\n\n", "data: [DONE]\n\n") if stream else answer(text)
-
-    async def script(line: Line) -> None:
-        while data := await line.request():
-            seen.append(data)
-            await line.send(reply)
-
-    async with open_peer(script) as peer:
+    reply = stream_of(f"data: {text}\n\n", "data: [DONE]\n\n") if stream else answer(text)
+    async with open_peer(replies(reply)) as peer:
         provider = kind("sk-real", peer.url if "/v1/c" in path else peer.origin, name="p")
         traffic = ms.Traffic(budgets=[ms.Budget(output_tokens=100)])
         async with (
@@ -566,12 +553,12 @@ async def test_prompts_go_on_as_they_came(
     assert call.response.text == " Rhine"
     assert call.response.tokens is not None
     assert list(call.response.tokens.ids or ()) == [7, 8]
-    head, _, content = seen[0].decode().partition("\r\n\r\n")
+    head, _, content = peer.requests[0].decode().partition("\r\n\r\n")
     assert head.startswith(f"POST {path} HTTP/1.1\r\n")
     assert json.loads(content).items() >= sent.items()
     assert ("model" in json.loads(content)) == ("model" in body)
-    assert (tokenized.status, len(seen)) == ((400, 1) if kind is ms.OpenAICompletions else (200, 2))
-    assert len(seen) == 1 or seen[1].startswith(b"POST /tokenize HTTP/1.1\r\n")
+    assert (tokenized.status, len(peer.requests)) == ((400, 1) if kind is ms.OpenAICompletions else (200, 2))
+    assert len(peer.requests) == 1 or peer.requests[1].startswith(b"POST /tokenize HTTP/1.1\r\n")
 
 
 async def test_a_kept_answer_is_asked_for_at_the_provider_that_made_it(simulator: Simulator) -> None:
@@ -635,11 +622,8 @@ async def test_an_endless_id_of_an_answer_is_not_kept() -> None:
 
 @pytest.mark.parametrize(("bytes_", "status", "whole"), [(b"", 502, True), (STREAM_HEAD + "5\r\nab", 200, False)])
 async def test_a_provider_that_dies_on_a_passed_on_request(bytes_: bytes | str, status: int, whole: bool) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(bytes_)
 
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(reply_once(bytes_)) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted("/v1/models", b"").replace(b"POST", b"GET", 1))
         assert len(peer.lines) == (1 if bytes_ else 2)  # it is sent once more, as the connection may have been closed
     assert (got.status, got.whole) == (status, whole)
@@ -711,9 +695,9 @@ async def test_an_attempt_is_repeated_before_the_client_got_bytes() -> None:
         while await line.request():
             how = next(starts)
             if how == "before":
-                await line.send(STREAM_HEAD + chunked(chat_chunk(), end=False).decode())
+                await line.send(stream_of(chat_chunk(), end=False))
                 return
-            await line.send(STREAM_HEAD.encode() + chunked(chat_chunk(), chat_chunk("Hel"), end=False))
+            await line.send(stream_of(chat_chunk(), chat_chunk("Hel"), end=False))
             return
 
     retry = ms.Retry(max_attempts=5, base=0.001)
@@ -733,10 +717,7 @@ async def test_an_attempt_is_repeated_before_the_client_got_bytes() -> None:
 
 
 async def test_a_stream_broken_in_an_event_is_cut_for_the_client() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk(), chat_chunk("Hel"), "data: {", end=False))
-
+    script = reply_once(stream_of(chat_chunk(), chat_chunk("Hel"), "data: {", end=False))
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
     assert not got.whole
@@ -775,16 +756,12 @@ async def test_how_a_body_ends_does_not_hide_that_an_answer_did_not(events: int,
     said = "".join([": hi\n\n", *chat_stream("a", "b")[:2]][:events])
     head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
     whole = {
-        "chunks": STREAM_HEAD.encode() + chunked(*([said] if said else [])),
+        "chunks": stream_of(*([said] if said else [])),
         "length": f"{head}Content-Length: {len(said)}\r\n\r\n{said}".encode(),
         "close": f"{head}Connection: close\r\n\r\n{said}".encode(),
     }
 
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(whole[framing])
-
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(reply_once(whole[framing])) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted(CHAT, {**HELLO, "stream": True}))
     assert got.whole
     error = got.body.decode().removeprefix(said).removeprefix("data: ")
@@ -797,11 +774,7 @@ async def test_how_a_body_ends_does_not_hide_that_an_answer_did_not(events: int,
 @pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized"])
 async def test_a_compressed_answer_says_why_it_is_none(status: str, path: str, stream: bool) -> None:
     said = gzip.compress(error_body("sk-canary-secret is wrong").encode())
-
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(said, status=status, headers="Content-Encoding: gzip\r\n"))
-
+    script = reply_once(answer(said, status=status, headers="Content-Encoding: gzip\r\n"))
     request = posted(path, {**HELLO, "stream": stream})
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, request if path == CHAT else request.replace(b"POST", b"GET", 1))
@@ -810,15 +783,9 @@ async def test_a_compressed_answer_says_why_it_is_none(status: str, path: str, s
 
 
 async def test_a_route_fails_over_to_the_second_answer_alone() -> None:
-    async def broken(line: Line) -> None:
-        while await line.request():
-            await line.send(answer(error_body("no"), status="503 No"))
 
-    async def sound(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine")))
-
-    async with open_peer(broken) as one, open_peer(sound) as two:
+    sound = replies(stream_of(*chat_stream("fine")))
+    async with open_peer(replies(answer(error_body("no"), status="503 No"))) as one, open_peer(sound) as two:
         both = [ms.OpenAIChat("k", f"{peer.url}/v1", name=name) for name, peer in (("one", one), ("two", two))]
         route = ms.Route("best", ["one/m", "two/n"])
         async with ms.open_engine(both, traffic=ms.Traffic(routes=[route])) as engine, open_gateway(engine) as gateway:
@@ -933,20 +900,14 @@ def zstd_compressed(data: bytes) -> bytes:
 
 @pytest.mark.parametrize(("coding", "compress"), [("gzip", gzip.compress), ("zstd", zstd_compressed)])
 async def test_a_compressed_body_goes_on_without_compression(coding: str, compress: Callable[[bytes], bytes]) -> None:
-    seen: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        seen.append(await line.request())
-        await line.send(answer(chat_answer("fine")))
-
     body = json.dumps(HELLO).encode()
-    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+    async with open_peer(reply_once(answer(chat_answer("fine")))) as peer, gateway_to(peer, key="right") as gateway:
         sent = posted(CHAT, compress(body), f"Content-Encoding: {coding}", key="right")
         assert (await ask(gateway.port, sent)).status == 200
         bomb = posted(CHAT, compress(bytes(BODY_LIMIT + 1)), f"Content-Encoding: {coding}", key="right")
         assert (await ask(gateway.port, bomb)).status == 413
         assert (await ask(gateway.port, bomb.replace(b"right", b"wrong"))).status == 401
-    head, _, content = seen[0].partition(b"\r\n\r\n")
+    head, _, content = peer.requests[0].partition(b"\r\n\r\n")
     assert content == body
     assert b"content-encoding" not in head.lower()
 
@@ -998,12 +959,9 @@ async def test_without_its_library_zstd_is_refused_by_name(monkeypatch: pytest.M
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]:8080", "LocalHost:1"])
 async def test_requests_that_no_foreign_page_sends(headers: Sequence[str], host: str) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.send(answer(chat_answer("fine")))
 
     request = posted(CHAT, HELLO, *headers).replace(b"127.0.0.1", host.encode())
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(reply_once(answer(chat_answer("fine")))) as peer, gateway_to(peer) as gateway:
         assert (await ask(gateway.port, request)).status == 200
 
 
@@ -1065,10 +1023,7 @@ async def test_a_gateway_needs_an_open_engine(engine: object) -> None:
 
 
 async def test_a_client_of_http_1_0_gets_a_body_without_chunks() -> None:
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*chat_stream("fine")))
-
+    script = replies(stream_of(*chat_stream("fine")))
     async with open_peer(script) as peer, gateway_to(peer) as gateway:
         stream = await connect(gateway.port)
         async with stream:
@@ -1109,7 +1064,7 @@ async def test_a_client_that_leaves_cancels_its_call_at_the_provider(stream: boo
     async def script(line: Line) -> None:
         await line.request()
         if begun:
-            await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("partial"), end=False))
+            await line.send(stream_of(chat_chunk("partial"), end=False))
         await line.closed_by_peer()
         left.set()
 
@@ -1348,7 +1303,7 @@ async def test_keep_alives_fill_silence(
         if refused:
             await line.send(answer(error, status="503 Busy"))
         else:
-            await line.send(STREAM_HEAD.encode() + chunked("data: [DONE]\n\n"))
+            await line.send(stream_of("data: [DONE]\n\n"))
         await line.closed_by_peer()
 
     async with open_peer(script) as peer:
@@ -1426,13 +1381,9 @@ async def test_a_refusal_comes_within_the_clients_timeout(
     """Keep-alives would let it wait for ever. It is the provider's own, with its hint."""
     refusal = answer(error_body("slow down"), status="429 No", headers="retry-after: 7\r\n")
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(refusal)
-
     retry = ms.Retry(max_attempts=1000)
     async with (
-        open_peer(script) as peer,
+        open_peer(replies(refusal)) as peer,
         ms.open_engine([peer.chat], retry=retry, traffic=traffic) as engine,
         open_gateway(engine, queue=20, keep_alive=30) as gateway,
     ):
@@ -1454,7 +1405,7 @@ LATE_FAILURES: dict[str, str | bytes] = {
     "a hint": answer(error_body("x"), status="500 No", headers="retry-after: 90\r\n"),
     "a hint in milliseconds": answer(error_body("x"), status="408 No", headers="retry-after-ms: 90000\r\n"),
     "a refusal": answer(error_body("x"), status="503 No", headers="retry-after: 90\r\n"),
-    "a stream's error": STREAM_HEAD.encode() + chunked(f"data: {error_body('x', 'server_error')}\n\n"),
+    "a stream's error": stream_of(f"data: {error_body('x', 'server_error')}\n\n"),
     "an end": "",
     "an end after the head": STREAM_HEAD,
     "no byte": "silence",
@@ -1532,26 +1483,17 @@ async def test_a_server_that_is_away_is_waited_for_in_time(autojump_clock: MockC
 # --- slots ---
 
 
-async def answer_all(line: Line) -> None:
-    while await line.request():
-        await line.send(answer(chat_answer("fine")))
+answer_all = replies(answer(chat_answer("fine")))
 
 
 async def test_a_slot_is_a_tenant_a_session_and_tags() -> None:
-    seen: list[bytes] = []
-
-    async def script(line: Line) -> None:
-        while data := await line.request():
-            seen.append(data)
-            await line.send(answer(chat_answer("fine")))
-
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(replies(answer(chat_answer("fine")))) as peer, gateway_to(peer) as gateway:
         with gateway.slot("task-17", tags={"run": 3}, extra_body={"logprobs": True}) as slot:
             assert (await ask(gateway.port, posted(CHAT, HELLO, key=slot.key))).status == 200
             [call] = slot.trace().calls
             assert call.completion.tags == {"slot": "task-17", "run": 3}
             assert (slot.options["tenant"], slot.options["session"], slot.calls) == ("task-17", "task-17", 1)
-            assert json.loads(seen[0].partition(b"\r\n\r\n")[2]) == {**HELLO, "logprobs": True}
+            assert json.loads(peer.requests[0].partition(b"\r\n\r\n")[2]) == {**HELLO, "logprobs": True}
             with pytest.raises(ms.InvalidRequestError, match="already"):
                 gateway.slot("task-17")
         assert slot.ended
@@ -1586,11 +1528,8 @@ async def test_a_slots_budget_limits_its_calls_alone() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_counts_what_may_be_made(stream: bool) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
-    async with open_peer(script) as peer, gateway_to(peer, traffic=ms.Traffic()) as gateway:
+    async with open_peer(silent) as peer, gateway_to(peer, traffic=ms.Traffic()) as gateway:
         gateway.slot("a", budget=ms.Budget(output_tokens=1000))
         slot = gateway.slots["a"]
         async with await connect(gateway.port) as client:
@@ -1643,11 +1582,8 @@ async def test_a_slot_ends_by_itself(autojump_clock: MockClock) -> None:
 
 
 async def test_the_end_of_a_slot_cancels_its_calls() -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
-    async with open_peer(script) as peer, gateway_to(peer) as gateway, trio.open_nursery() as nursery:
+    async with open_peer(silent) as peer, gateway_to(peer) as gateway, trio.open_nursery() as nursery:
         slot = gateway.slot("a")
         got: list[Answer] = []
 
@@ -1735,7 +1671,7 @@ async def test_the_end_waits_for_answers_and_refuses_requests(stream: bool, auto
     async def script(line: Line) -> None:
         request = await line.request()
         if stream and b"GET" not in request[:3]:
-            await line.send(STREAM_HEAD.encode() + chunked(pieces[0], end=False))
+            await line.send(stream_of(pieces[0], end=False))
         held.set()
         await go.wait()
         await line.send(chunked(*pieces[1:]) if stream and b"GET" not in request[:3] else answer(chat_answer("late")))
@@ -1765,11 +1701,8 @@ async def test_the_end_waits_for_answers_and_refuses_requests(stream: bool, auto
 
 
 async def test_leaving_the_block_ends_everything(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        await line.request()
-        await line.closed_by_peer()
 
-    async with open_peer(script) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(silent) as peer, ms.open_engine([peer.chat]) as engine:
         async with open_gateway(engine) as gateway:
             client = await connect(gateway.port)
             await client.send_all(posted(CHAT, HELLO))
@@ -1903,7 +1836,7 @@ async def test_tokens_prove_that_a_turn_continues_another(
             first = json.loads(chat_chunk("fine").removeprefix("data: "))
             first["choices"][0]["token_ids"] = [7, 8]
             events = [f"data: {json.dumps({**first, **said})}\n\n", *chat_stream("")[-2:]]
-            await line.send(STREAM_HEAD.encode() + chunked(*events))
+            await line.send(stream_of(*events))
 
     async with open_peer(script) as peer, gateway_to(peer, trace=tmp_path) as gateway:
         slot = gateway.slot("a")
@@ -2037,11 +1970,7 @@ async def test_what_cannot_be_traced_touches_no_answer(
     usage = f'"usage":{{"prompt_tokens":3,"completion_tokens":2,"x":{value if side == "usage" else 1}}}'
     said = [*chat_stream("fine")[:-2], chat_chunk(finish="stop").replace('"id"', f'{usage},"id"'), chat_stream()[-1]]
     whole = chat_answer("fine").replace('"id"', f'{usage},"id"', 1)
-
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(*said) if stream else answer(whole))
-
+    script = replies(stream_of(*said) if stream else answer(whole))
     body = json.dumps({**HELLO, "stream": stream})
     if side == "request":
         body = body.replace("{", f'{{"x":{value},', 1)
@@ -2083,7 +2012,7 @@ async def test_a_streaming_client_sees_each_chunk_as_it_comes() -> None:
 
     async def script(line: Line) -> None:
         await line.request()
-        await line.send(STREAM_HEAD.encode() + chunked(chat_chunk("one"), end=False))
+        await line.send(stream_of(chat_chunk("one"), end=False))
         await go_on.wait()
         await line.send(chunked(*chat_stream("")[-2:]))
         await line.closed_by_peer()

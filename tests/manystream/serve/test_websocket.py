@@ -23,7 +23,7 @@ from manystream.serve import Gateway, open_gateway
 from manystream.serve import websocket as served
 from manystream.simulator import Simulator, open_simulator_thread
 from manystream.transport.websocket import CLOSE, PING, PONG, encode_close, encode_frame
-from tests.support.peers import NO_RETRY, STREAM_HEAD, Line, answer, chunked, open_peer, until
+from tests.support.peers import NO_RETRY, Line, answer, chunked, open_peer, replies, stream_of, until
 from tests.support.websocket_client import LAST, WebSocketClient, create, handshake, id_of, three_turns
 
 BETA = "openai-beta: responses_websockets=2026-02-06"
@@ -143,7 +143,7 @@ class Upstream:
         while request := await line.request():
             self.asked.append(request)
             events = answered(len(self.asked))
-            await line.send(STREAM_HEAD.encode() + chunked(*events[:-1], end=False))
+            await line.send(stream_of(*events[:-1], end=False))
             if self.holds is not None:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._watch, line)
@@ -284,7 +284,7 @@ async def test_what_cannot_be_sent_again_is_left_out(upstream: Upstream) -> None
     async def script(line: Line) -> None:
         while request := await line.request():
             upstream.asked.append(request)
-            await line.send(STREAM_HEAD.encode() + chunked(*with_reasoning(len(upstream.asked))))
+            await line.send(stream_of(*with_reasoning(len(upstream.asked))))
 
     async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         for store in (False, True):
@@ -302,10 +302,7 @@ async def test_an_event_that_is_nested_deeply_is_passed_on(upstream: Upstream, k
     if kind == "error":
         event = b'event: error\ndata: {"type": "error", "message": "no", "x": ' + deep + b"}\n\n"
 
-    async def script(line: Line) -> None:
-        while await line.request():
-            await line.send(STREAM_HEAD.encode() + chunked(event))
-
+    script = replies(stream_of(event))
     async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         for _ in range(2):
             assert (await client.ask("One"))[-1]["type"] == kind
@@ -378,7 +375,7 @@ async def test_an_error_of_any_form_has_a_status(begun: bool, name: bytes, membe
     async def script(line: Line) -> None:
         while await line.request():
             sent = [*answered(1)[: 3 * begun], name + sse(events[member])[0]]
-            await line.send(STREAM_HEAD.encode() + chunked(*sent))
+            await line.send(stream_of(*sent))
 
     async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         events_got = await client.ask()
@@ -403,7 +400,7 @@ async def test_a_keep_alive_is_a_ping(autojump_clock: MockClock, upstream: Upstr
     async def script(line: Line) -> None:
         await line.request()
         await trio.sleep(40)
-        await line.send(STREAM_HEAD.encode() + chunked(*answered(1)))
+        await line.send(stream_of(*answered(1)))
 
     async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         events = await client.ask()
@@ -435,7 +432,7 @@ async def test_the_provider_s_key_is_hidden() -> None:
     async def script(line: Line) -> None:
         while await line.request():
             events = b"".join(answered(1)).replace(b"Yes.", b"sk-canary-secret")
-            await line.send(STREAM_HEAD.encode() + chunked(*(events[at : at + 9] for at in range(0, len(events), 9))))
+            await line.send(stream_of(*(events[at : at + 9] for at in range(0, len(events), 9))))
 
     async with open_peer(script) as peer, gateway_to(peer.url) as gateway, connected(gateway) as client:
         events = await client.ask()
@@ -689,7 +686,7 @@ async def test_a_client_that_reads_nothing_pauses_its_call(autojump_clock: MockC
         await line.request()
         delta = sse({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0,
             "delta": "x" * 60_000})  # fmt: skip
-        await line.send(STREAM_HEAD.encode() + chunked(*answered(1)[:2], end=False))
+        await line.send(stream_of(*answered(1)[:2], end=False))
         while True:
             await line.send(chunked(*delta, end=False))
 

@@ -13,7 +13,7 @@ import manystream as ms
 import manystream.cost
 from manystream.engine.traffic.budgets.amounts import Amounts
 from tests.support.charged import Charged, ask, of, open_charged, price, provider
-from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, error_body, open_peer
+from tests.support.peers import Line, Recorder, answer, chat_chunk, error_body, open_peer, stream_of
 
 
 async def test_a_thousand_calls_in_one_tick_cannot_overspend(autojump_clock: MockClock) -> None:
@@ -463,7 +463,7 @@ async def test_random_faults_never_exceed_a_budget(autojump_clock: MockClock, se
                 return
             elif fault < 0.4:
                 await line.request()
-                await line.send(STREAM_HEAD + chunked(chat_chunk("half " * 10), end=False).decode())
+                await line.send(stream_of(chat_chunk("half " * 10), end=False))
                 return
             await super().serve(line)
 

@@ -12,7 +12,7 @@ import manystream as ms
 from manystream.engine.traffic.limits.concurrency import Concurrency, LeastTimes
 from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.server_load import ServerLoad
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import Line, answer, chat_stream, chunked, error_body, open_peer, stream_of
 
 
 def start(concurrency: Concurrency, count: int, now: float) -> list[Permit]:
@@ -412,7 +412,7 @@ class Slots:
             try:
                 first, *rest = chat_stream("fine", "ly")
                 await trio.sleep(0.2)
-                await line.send(STREAM_HEAD + chunked(first, end=False).decode())
+                await line.send(stream_of(first, end=False))
                 await trio.sleep(1)
                 await line.send(chunked(*rest))
             finally:

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_stream, chunked, open_peer
+from tests.support.peers import Line, answer, chat_stream, open_peer, stream_of
 
 HELLO = [ms.Message.user("a")]
 
@@ -72,7 +72,7 @@ class Batch:
             try:
                 await trio.sleep(self.seconds * (1 + self.spread * self._chance.uniform(-1, 1)))
                 if b'"stream":true' in request:
-                    await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                    await line.send(stream_of(*chat_stream("fine")))
                 else:
                     waiting = json.dumps({"named_metrics": {"num_requests_waiting": float(self.waiting)}})
                     head = f"endpoint-load-metrics: JSON {waiting}\r\n" if self.in_heads else ""

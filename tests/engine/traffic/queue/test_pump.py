@@ -20,7 +20,17 @@ from manystream.engine.traffic.budgets.amounts import Amounts
 from manystream.engine.traffic.queue.pump import Notification, Pump
 from manystream.statistics import BudgetStatistics, LimiterStatistics, RouteStatistics, TrafficStatistics
 from tests.engine.unit_runtime import Call, UnitRuntime
-from tests.support.peers import STREAM_HEAD, Line, answer, chat_answer, chat_stream, chunked, error_body, open_peer
+from tests.support.peers import (
+    STREAM_HEAD,
+    Line,
+    answer,
+    chat_answer,
+    chat_stream,
+    chunked,
+    error_body,
+    open_peer,
+    stream_of,
+)
 
 # --- a pump by itself ---
 
@@ -592,7 +602,7 @@ def test_a_call_whose_end_closes_the_engine_ends_once(function: str, ending: str
             if ending == "error":
                 await line.send(answer(error_body("no"), status="400 No"))
             elif stream:
-                await line.send(STREAM_HEAD + chunked(*chat_stream("fine")).decode())
+                await line.send(stream_of(*chat_stream("fine")))
             else:
                 await line.send(answer(chat_answer("fine"), headers="Connection: close\r\n"))
 

@@ -9,12 +9,12 @@ from trio.testing import MockClock
 
 import manystream as ms
 from manystream.engine.traffic.admission import Admission
-from tests.support.peers import STREAM_HEAD, Line, Recorder, answer, chat_chunk, chunked, open_peer
+from tests.support.peers import Recorder, answer, chat_chunk, open_peer, reply_once, stream_of
 from tests.support.targets import Server, ask, failing, hangs, open_targets, path, provider
 
 NAMES = ("one", "two", "three")
 
-BROKEN = STREAM_HEAD.encode() + chunked(chat_chunk("half"), end=False) + b"no chunk\r\n"
+BROKEN = stream_of(chat_chunk("half"), end=False) + b"no chunk\r\n"
 """A stream that breaks after its first event."""
 
 
@@ -158,10 +158,7 @@ ROLE = (
 
 @pytest.mark.parametrize("lead", [b": keep-alive\n\n", ROLE], ids=["comment", "role"])
 async def test_a_comment_or_a_role_is_no_first_event(autojump_clock: MockClock, lead: bytes) -> None:
-    async def breaks(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(lead, end=False).decode())
-
+    breaks = reply_once(stream_of(lead, end=False))
     two, recorder = Server("two"), Recorder()
     async with open_peer(breaks) as broken, open_peer(two.serve) as peer:
         providers = [provider(Server("one"), broken), provider(two, peer)]

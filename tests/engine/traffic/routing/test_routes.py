@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from tests.support.peers import Recorder, answer, error_body
+from tests.support.peers import Recorder, answer, error_body, reply_once, stream_of
 from tests.support.targets import HANG, Server, ask, failing, hangs, open_targets, path
 
 QUICK = ms.Retry(base=0.01, jitter=0.0)
@@ -120,12 +120,9 @@ async def test_failover_on_adds_errors(autojump_clock: MockClock, name: str) -> 
 
 
 async def test_nothing_is_stitched_after_the_first_event(autojump_clock: MockClock) -> None:
-    from tests.support.peers import STREAM_HEAD, Line, chat_chunk, chunked, open_peer
+    from tests.support.peers import chat_chunk, open_peer
 
-    async def breaks(line: Line) -> None:
-        await line.request()
-        await line.send(STREAM_HEAD + chunked(chat_chunk("half"), end=False).decode())
-
+    breaks = reply_once(stream_of(chat_chunk("half"), end=False))
     two, recorder = Server("two"), Recorder()
     async with open_peer(breaks) as broken, open_peer(two.serve) as peer:
         providers = [
