@@ -12,10 +12,11 @@ import trio
 import manystream as ms
 from manystream.providers.catalog.profiles import profile_by_name
 from tests.support.event_order import OrderChecker, OrderError
+from tests.support.peers import open_peer
 
 from .corpus import Case
 from .cuts import Cut
-from .server import WHICH, Answer, Server
+from .server import WHICH, Answer, recorded
 
 AT_ONCE = 24
 """The number of concurrent calls: enough to interleave their bytes in the engine's loop."""
@@ -84,12 +85,11 @@ def provider_for(dialect: str, server: str, base_url: str = "http://127.0.0.1:9"
 
 async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[CallRecord]:
     """Run each response of the plan. Returns the records in the plan's order."""
-    server = Server([Answer(case.status, case.headers, case.body, cut) for case, cut in plan])
+    script = recorded([Answer(case.status, case.headers, case.body, cut) for case, cut in plan])
     records = [CallRecord(case, cut) for case, cut in plan]
-    async with trio.open_nursery() as nursery:
-        port: int = await nursery.start(server.run)
+    async with open_peer(script) as peer:
         kinds = sorted({(case.dialect, case.server) for case, _ in plan})
-        providers = [provider_for(*kind, f"http://127.0.0.1:{port}") for kind in kinds]
+        providers = [provider_for(*kind, peer.origin) for kind in kinds]
         with DefectLog() as log:
             async with ms.open_engine(
                 providers, retry=ms.Retry(max_attempts=1), timeouts=ms.Timeouts(total=CALL_SECONDS), proxy=""
@@ -97,7 +97,6 @@ async def exchange(plan: Sequence[tuple[Case, Cut]]) -> list[CallRecord]:
                 await _run_all(engine, records)
             if log.records and records:
                 records[-1].defects.extend(log.take())
-        nursery.cancel_scope.cancel()
     return records
 
 

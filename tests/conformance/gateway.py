@@ -27,11 +27,12 @@ import manystream as ms
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.serve import Gateway
 from manystream.transport.sse import SSEParser
+from tests.support.peers import open_peer
 
 from .corpus import Case, read_corpus
 from .cuts import Cut, cuts_of
 from .exchange import PROVIDERS
-from .server import Answer, Server
+from .server import Answer, recorded
 
 SEED = 20_261_126
 AT_ONCE = 16
@@ -147,13 +148,11 @@ async def compare(cases: Sequence[Case], seed: int = SEED) -> list[str]:
     plan: list[tuple[Case, Cut]] = [
         (case, cut) for case in cases for cut in cuts_of(case.name, len(case.body), seed)[:CUTS]
     ]
-    server = Server([Answer(case.status, case.headers, case.body, cut) for case, cut in plan], WHICH)
+    script = recorded([Answer(case.status, case.headers, case.body, cut) for case, cut in plan], WHICH)
     different: list[str] = []
     limit = trio.CapacityLimiter(AT_ONCE)
-    async with trio.open_nursery() as nursery:
-        port: int = await nursery.start(server.run)
-        direct = f"http://127.0.0.1:{port}"
-        urls = {name: f"{direct}/v1" if name.startswith("openai") else direct for name in PROVIDERS}
+    async with open_peer(script) as peer:
+        urls = {name: peer.url if name.startswith("openai") else peer.origin for name in PROVIDERS}
         providers = [kind("key", urls[name], name=name) for name, kind in PROVIDERS.items()]
         async with (
             ms.open_engine(providers, retry=ms.Retry(max_attempts=1), proxy="") as engine,
@@ -161,10 +160,9 @@ async def compare(cases: Sequence[Case], seed: int = SEED) -> list[str]:
         ):
             async with trio.open_nursery() as clients:
                 for place in range(len(plan)):
-                    clients.start_soon(_one, direct, gateway, plan, place, different, limit)
+                    clients.start_soon(_one, peer.origin, gateway, plan, place, different, limit)
             while any(engine.statistics().calls.values()):
                 await trio.sleep(0.01)  # calls of clients that left end at the next iteration
-        nursery.cancel_scope.cancel()
     return different
 
 
