@@ -6,19 +6,18 @@ of a client changes.
 """
 
 import asyncio
-import contextlib
 import json
-import socket
-import struct
 import sys
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any
 
 from tests.faults.exchange import WHOLE, End, Wire
 from tests.faults.wires import CUT, WIRES
 from tests.support.peers import chat_stream, stream_of
+from tests.support.threaded_server import Serve, serving
+from tests.support.threaded_server import Wire as Line
 
 PATIENCE = 1.5
 """Seconds after which a client that still waits is recorded as waiting."""
@@ -28,47 +27,23 @@ Fetch = Callable[[], Awaitable[str]]
 """A function that makes the request and returns the response's status and text, or raises."""
 
 
-class Server(threading.Thread):
-    """A server that responds to the first request with a wire, and correctly to each later one."""
+def first(wire: Wire) -> Serve:
+    """Respond to the first request with a wire, and correctly to each later one."""
+    served = count()
 
-    def __init__(self, wire: Wire) -> None:
-        super().__init__(daemon=True)
-        self.wire = wire
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/v1"
-        self.served = 0
+    def serve(line: Line) -> None:
+        while True:
+            line.body(line.head())
+            if next(served):
+                line.send(stream_of(*chat_stream("second")))
+                continue
+            line.send(wire.data)
+            if wire.end is End.RESET:
+                line.reset()
+            if wire.end is not End.OPEN:
+                return
 
-    def run(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                line, _ = self.listener.accept()
-                threading.Thread(target=self.serve, args=(line,), daemon=True).start()
-
-    def serve(self, line: socket.socket) -> None:
-        with contextlib.suppress(OSError), line:
-            while self.read_request(line):
-                self.served += 1
-                if self.served > 1:
-                    line.sendall(stream_of(*chat_stream("second")))
-                    continue
-                line.sendall(self.wire.data)
-                if self.wire.end is End.RESET:
-                    line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                if self.wire.end is not End.OPEN:
-                    return
-
-    @staticmethod
-    def read_request(line: socket.socket) -> bool:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            if not (more := line.recv(65536)):
-                return False
-            data += more
-        head, _, body = data.partition(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0] or 0)
-        while len(body) < length:
-            body += line.recv(65536)
-        return True
+    return serve
 
 
 @asynccontextmanager
@@ -143,13 +118,11 @@ async def one(fetch: Fetch) -> tuple[str, str]:
 
 async def measure(make: Callable[[str], Any], row: int) -> str:
     """Return in a few words how one client reacts to one row's wire."""
-    server = Server(WIRES[row])
-    server.start()
-    async with make(server.url) as fetch:
-        word, text = await one(fetch)
-        await asyncio.sleep(0.02)
-        second, second_text = await one(fetch)
-    server.listener.close()
+    with serving(first(WIRES[row])) as server:
+        async with make(f"{server.url}/v1") as fetch:
+            word, text = await one(fetch)
+            await asyncio.sleep(0.02)
+            second, second_text = await one(fetch)
     if word == "success":
         word = success(text, cut=row in CUT)
     if second_text not in SECOND_TEXTS:

@@ -58,6 +58,10 @@ class Wire:
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
+    def reset(self) -> None:
+        """Let the end of the connection be a reset."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+
 
 class Server:
     """A server whose `serve` runs in a thread for each connection. `connections`: how many there were."""
@@ -136,7 +140,7 @@ def answers(*parts: bytes, reset: bool = False) -> Serve:
         for part in parts:
             wire.send(part)
         if reset:
-            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            wire.reset()
 
     return serve
 
