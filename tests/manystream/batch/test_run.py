@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import cast
@@ -17,7 +16,8 @@ from manystream.batch import Batch, BatchError, Journal, JournalError, read_line
 from manystream.cost import Cost, Unpriced
 from manystream.engine import Engine
 from tests.support.batches import line, model, records, run, write
-from tests.support.peers import Line, Peer, answer, chat_answer, error_body, open_peer
+from tests.support.peers import Peer, open_peer
+from tests.support.targets import Fault, Server, failing
 
 
 class Running(ms.Observer):
@@ -227,23 +227,9 @@ def test_the_error_names_a_missing_folder(tmp_path: Path) -> None:
 # --- traffic control ---
 
 
-@dataclass
-class Server:
-    """A server. status: of its failures; the first `failures` requests fail. at: when requests came."""
-
-    seconds: float = 0.05
-    status: str = "429 Too Many Requests"
-    failures: int = 0
-    at: list[float] = field(default_factory=list[float])
-
-    async def serve(self, peer: Line) -> None:
-        while await peer.request():
-            self.at.append(trio.current_time())
-            if len(self.at) <= self.failures:
-                await peer.send(answer(error_body("Rate limit reached", "requests"), status=self.status))
-                continue
-            await trio.sleep(self.seconds)
-            await peer.send(answer(chat_answer("fine")))
+def failing_first(failures: int, status: str = "429 Too Many Requests") -> Fault:
+    failure = failing(status, "Rate limit reached")
+    return lambda server: failure(server) if server.sent <= failures else None
 
 
 def target(peer: Peer, name: str = "sim") -> ms.OpenAIChat:
@@ -252,7 +238,7 @@ def target(peer: Peer, name: str = "sim") -> ms.OpenAIChat:
 
 async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(21)])
-    server = Server()
+    server = Server("sim")
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_second=2)})
     async with open_peer(server.serve) as peer:
         batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=traffic, concurrency=50)
@@ -262,7 +248,7 @@ async def test_a_declared_limit_paces_a_batch(tmp_path: Path, autojump_clock: tr
 
 async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(100)])
-    server = Server(failures=15)
+    server = Server("sim", fault=failing_first(15))
     async with open_peer(server.serve) as peer:
         batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=ms.Traffic())
     assert (batch.counters.answered, batch.counters.failed) == (100, 0)
@@ -271,7 +257,7 @@ async def test_refusals_are_no_attempts_of_a_line(tmp_path: Path, autojump_clock
 
 async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     prompts = write(tmp_path / "p.jsonl", [line(str(n), model="m") for n in range(20)])
-    server = Server(seconds=1.0)
+    server = Server("sim", seconds=1.0)
     traffic = ms.Traffic(rates={"*": ms.RateLimit(requests_per_minute=3)})
     async with open_peer(server.serve) as peer, ms.open_engine([target(peer)], traffic=traffic) as engine:
         with Journal(tmp_path / "a.jsonl") as journal:
@@ -291,7 +277,7 @@ async def test_waiting_lines_are_counted(tmp_path: Path, autojump_clock: trio.te
 async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     large = [line(f"large {n}", "word " * 500, model="m") for n in range(30)]
     prompts = write(tmp_path / "p.jsonl", [*large, line("small", model="m")])
-    server = Server()
+    server = Server("sim")
     traffic = ms.Traffic(rates={"*": ms.RateLimit(tokens_per_minute=400)})
     async with open_peer(server.serve) as peer:
         batch = await run(target(peer), prompts, tmp_path / "a.jsonl", traffic=traffic)
@@ -302,7 +288,7 @@ async def test_lines_larger_than_a_limit_fail_alone(tmp_path: Path, autojump_clo
 async def test_an_answers_record_names_the_target_that_answered(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    one, two = Server(status="503 Service Unavailable", failures=1), Server()
+    one, two = Server("one", fault=failing_first(1, "503 Service Unavailable")), Server("two")
     route = ms.Route("fast", ["one/m", "two/n"])
     asked: list[str] = []
 
