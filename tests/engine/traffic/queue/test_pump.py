@@ -23,6 +23,7 @@ from tests.engine.unit_runtime import Call, UnitRuntime
 from tests.support.peers import (
     STREAM_HEAD,
     Line,
+    Script,
     answer,
     chat_answer,
     chat_stream,
@@ -192,28 +193,13 @@ class Started:
     completions: list[ms.Completion] = field(default_factory=list[ms.Completion])
 
 
-class World(ms.Observer):
-    """A program with servers and calls, whose functions call the engine.
+def faulty(faults: list[str]) -> Script:
+    """Serve requests. faults: what the server does with the first ones."""
 
-    faults: what the servers do with the first requests.
-    turns: what the program's functions do, in turn; "nothing" from then on. They are the price function, those of keys
-        and of budgets, the one that dials, and the observer's methods.
-    """
-
-    def __init__(self, faults: list[str], turns: list[str]) -> None:
-        self.faults = faults
-        self.turns = turns
-        self.started: list[Started] = []
-        self.served = 0
-        self.depth = 0
-        self.without_key = 0
-        self.engine: ms.Engine | None = None
-
-    async def serve(self, line: Line) -> None:
+    async def script(line: Line) -> None:
         while request := await line.request():
-            self.without_key += b"uthorization: Bearer k" not in request
-            fault = self.faults[self.served] if self.served < len(self.faults) else "answer"
-            self.served += 1
+            served = len(line.requests)
+            fault = faults[served - 1] if served <= len(faults) else "answer"
             if fault == "busy":
                 await line.send(answer(error_body("busy"), status="503 Service Unavailable"))
             elif fault == "limited":
@@ -234,7 +220,21 @@ class World(ms.Observer):
                 if fault == "cut":
                     return
 
-    # --- the program ---
+    return script
+
+
+class Program(ms.Observer):
+    """A program whose functions call the engine.
+
+    turns: what the program's functions do, in turn; "nothing" from then on. They are the price function, those of keys
+        and of budgets, the one that dials, and the observer's methods.
+    """
+
+    def __init__(self, turns: list[str]) -> None:
+        self.turns = turns
+        self.started: list[Started] = []
+        self.depth = 0
+        self.engine: ms.Engine | None = None
 
     def start(self, model: str, callback: str, queue: float | None, total: float | None, number: int) -> None:
         assert self.engine is not None
@@ -338,7 +338,7 @@ class World(ms.Observer):
 
 async def play(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str] | None = None) -> None:
     """Run a program. turns: what its functions do; None: it has none."""
-    world = World(faults, turns or [])
+    program = Program(turns or [])
     budgets = [
         ms.Budget(calls=3, per="tenant", every=4),
         ms.Budget(output_tokens=250, every=3),
@@ -346,11 +346,11 @@ async def play(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]
     ]
     options: dict[str, Any] = {}
     if turns is not None:
-        budgets.append(ms.Budget(usd=world.dollars, per="tenant", every=5))
-        options = {"observer": world, "dial": world.dial}
-    traffic = ms.Traffic(routes=ROUTES, rates=RATES, budgets=budgets, price=world.price)
-    key: Any = "k" if turns is None else world.key
-    async with open_peer(world.serve) as peer:
+        budgets.append(ms.Budget(usd=program.dollars, per="tenant", every=5))
+        options = {"observer": program, "dial": program.dial}
+    traffic = ms.Traffic(routes=ROUTES, rates=RATES, budgets=budgets, price=program.price)
+    key: Any = "k" if turns is None else program.key
+    async with open_peer(faulty(faults)) as peer:
         providers = [
             ms.OpenAIChat(key, peer.url, name="one", profile="openai-chat"),
             ms.OpenAIChat("k", peer.url, name="two", profile="openai-chat"),
@@ -358,23 +358,23 @@ async def play(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]
         ]
         retry, timeouts = ms.Retry(max_attempts=3, base=0.1, jitter=0), ms.Timeouts(first_byte=3)
         async with ms.open_engine(providers, traffic=traffic, retry=retry, timeouts=timeouts, **options) as engine:
-            world.engine = engine
+            program.engine = engine
             for step in steps:
                 if step[0] == "sleep":
                     await trio.sleep(step[1])
                 elif step[0] == "cancel":
-                    if world.started:
-                        call = world.started[step[1] % len(world.started)].call
+                    if program.started:
+                        call = program.started[step[1] % len(program.started)].call
                         call.cancel()
                 else:
                     for _ in range(step[-1]):
-                        world.start(*step[:-1])
+                        program.start(*step[:-1])
             with trio.fail_after(300):
-                for started in world.started:  # it may grow meanwhile
+                for started in program.started:  # it may grow meanwhile
                     await started.call.wait()
             left = engine.statistics().traffic
-    assert world.without_key == 0
-    for started in world.started:
+    assert all(b"uthorization: Bearer k" in request for request in peer.requests)
+    for started in program.started:
         assert [started.call.completion] == started.completions
     assert {name: (each.waiting, each.running) for name, each in left.limiters.items()} == dict.fromkeys(
         left.limiters, (0, 0)
