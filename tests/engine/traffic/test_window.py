@@ -81,7 +81,7 @@ def test_answers_make_the_window_grow_to_the_next_refusal(took: float, answered:
 
 def test_a_tenth_of_many_calls_is_untried() -> None:
     window, sent = Window(), 0
-    for now in range(100):
+    for now in range(50):
         sent += window.size
         for ticket in filled(window, window.size, now):
             window.confirm(ticket, INF, now + 0.1)
