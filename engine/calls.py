@@ -23,12 +23,10 @@ from ..providers.model.response import Response
 from ..providers.model.rules import optional, whole
 from ..providers.model.structured import reader_of
 from ..providers.wire.answer_tokens import check_tokens
-from ..transport.backend import Backend
 from ..transport.dial import dial, dial_options
 from ..transport.errors import Phase
 from ..transport.loop import Loop
 from ..transport.pool import Pool
-from ..transport.proxy import ProxyConfig
 from ..transport.resolve import Resolver
 from ..transport.timers import Timers
 from ..transport.tls import TLSConfig
@@ -39,11 +37,9 @@ from .call.call import CallHooks, Counters, RunningCall, TargetRequest, nobody
 from .call.callbacks import OnCompletion, OnEvent, check_callback, context_of_the_caller, without_first
 from .call.completion import Completion
 from .call.handle import Call
-from .call.home import Home
 from .call.next_step import EARNED
 from .call.runtime import Runtime
 from .call.timeouts import CallState, Clocks, effective
-from .request.addresses import Addressed
 from .request.durable import read_token
 from .request.errors import TooManyCallsError
 from .request.limits import EngineLimits
@@ -52,7 +48,8 @@ from .request.preparer import Preparer
 if TYPE_CHECKING:
     from .observe.observer import GuardedObserver, Observer
     from .observe.statistics import Statistics
-    from .options import EngineOptions
+    from .option_rules import Configuration
+    from .services import EngineTasks
     from .traffic.control import Dispatcher
     from .traffic.options import Traffic
     from .traffic.shared_limits import EngineShare
@@ -77,35 +74,29 @@ class CallStarter:
 
     def __init__(
         self,
-        backend: Backend,
+        tasks: EngineTasks,
         loop: Loop,
         timers: Timers,
-        addressed: Sequence[Addressed],
-        options: EngineOptions,
-        environment: Mapping[str, str],
-        proxy: ProxyConfig | None,
-        home: Home,
+        configuration: Configuration,
         on_callback_raised: Callable[[BaseException], None],
     ) -> None:
         """Create it without any call.
 
-        addressed: the providers, checked.
-        environment: the variables in which keys and proxies are looked up.
-        proxy: the proxy that the program gave; None: the one that `environment` names.
-        home: where the engine lives. This object may be made elsewhere, for the figures of an engine without calls.
+        tasks: of the engine. This object may be made elsewhere, for the figures of an engine without calls.
         on_callback_raised: called with the exception of a callback; it may end the engine.
 
         Raises `InvalidRequestError` for options of traffic control that do not fit the providers, and for an observer
         whose methods cannot be called.
         """
+        options, backend, home = configuration.options, tasks.backend, tasks.home
+        environment, proxy, addressed = configuration.variables, configuration.proxy, configuration.addressed
         providers = [provider for provider, _ in addressed]
         self._limits = limits = options.get("limits") or EngineLimits()
         self._retry = options.get("retry") or Retry()
         self._tls = options.get("tls") or TLSConfig()
         self._timeouts = timeouts = options.get("timeouts")
         self._connect = options.get("dial")
-        self._environment = environment
-        self._proxy = proxy
+        self._configuration = configuration
         self.providers: Sequence[Provider] = providers
         observer, traffic = options.get("observer"), options.get("traffic")
         self._watch = watch = None if observer is None else _guard(observer, on_callback_raised)
@@ -276,7 +267,7 @@ class CallStarter:
             self._watch.call_ended(call, completion)
 
     async def _dial(self, origin: Origin, on_phase: Callable[[Phase], None]) -> socket.socket | TLSSocket:
-        context, proxy = dial_options(origin, self._tls, self._proxy, self._environment)
+        context, proxy = dial_options(origin, self._tls, self._configuration.proxy, self._configuration.variables)
         return await dial(
             origin,
             tls_context=context,

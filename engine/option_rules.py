@@ -6,10 +6,18 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..providers.catalog.profiles import is_row
 from ..providers.catalog.provider import PROVIDER, Provider
+from ..providers.errors import InvalidRequestError
 from ..providers.model.rules import Rule, members, optional, text
+from ..transport.errors import URLError
+from .request.addresses import Addressed, addressed, check_single_keys
+
+if TYPE_CHECKING:
+    from ..transport.proxy import ProxyConfig
+    from .options import EngineOptions
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -79,3 +87,41 @@ def check_options(providers: object, options: Mapping[str, object]) -> None:
             )
     for name, option in {"providers": providers, **options}.items():
         OPTIONS[name].check(option, name)
+
+
+class Configuration:
+    """The checked providers and options of an engine. Raises `InvalidRequestError` for what cannot work."""
+
+    def __init__(self, providers: Sequence[Provider], options: EngineOptions) -> None:
+        check_options(providers, options)
+        self.options: EngineOptions = options
+        variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
+        self.variables: Mapping[str, str] = variables
+        self.proxy: ProxyConfig | None = proxy
+        self.addressed: list[Addressed] = addressed(providers, variables)
+        self.providers: Sequence[Provider] = providers
+        if options.get("traffic") is None:
+            check_single_keys(providers)
+
+
+def _choose_environment(
+    environment: Mapping[str, str] | None, proxy: str | None
+) -> tuple[Mapping[str, str], ProxyConfig | None]:
+    """Return the variables in which keys and proxies are looked up, and the proxy that the program gave.
+
+    Raises `InvalidRequestError` for a proxy URL that cannot be parsed.
+
+    environment: the program's variables; None: `os.environ`.
+    proxy: a URL; "": no proxy, whatever the variables say; None: look it up in the variables.
+    """
+    variables: Mapping[str, str] = os.environ if environment is None else environment
+    if proxy == "":
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
+    if not proxy:
+        return variables, None
+    from ..transport.proxy import parse_proxy_url
+
+    try:
+        return variables, parse_proxy_url(proxy)
+    except URLError as error:
+        raise InvalidRequestError("proxy", str(error)) from None

@@ -14,9 +14,10 @@ from ...transport.running import EventLoop, EventLoopEndedError, running_event_l
 from .. import asyncio_tasks
 from ..call.home import Home
 from ..gate import Calls
+from ..option_rules import Configuration
 from ..request.errors import EngineClosedError, EventLoopError
 from .engine import EngineMethods
-from .opening import Configuration, OpenEngine
+from .opening import OpenEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable

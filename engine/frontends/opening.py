@@ -6,26 +6,22 @@ import contextlib
 import math
 import os
 import warnings
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ...providers.catalog.provider import Provider
-from ...providers.errors import InvalidRequestError
-from ...transport.errors import URLError
 from ...transport.timers import Timers
 from ..gate import Calls
 from ..loading import load_for_calls
-from ..option_rules import check_options
-from ..request.addresses import Addressed, addressed, check_single_keys
+from ..option_rules import Configuration
 from ..request.errors import refuse_await
 from ..services import EngineTasks, HeldTasks, hold_tasks
 
 if TYPE_CHECKING:
     from ...transport.backend import Cancellable
-    from ...transport.proxy import ProxyConfig
     from ..calls import CallStarter
     from ..options import EngineOptions
     from ..sharing import Sharing
@@ -36,21 +32,6 @@ DROPPED: Final = (
     "the object that open_engine returned was dropped, which left its block: use `async with`, or keep that object; an"
     " ms.LazyEngine needs no block"
 )
-
-
-class Configuration:
-    """The checked providers and options of an engine. Raises `InvalidRequestError` for what cannot work."""
-
-    def __init__(self, providers: Sequence[Provider], options: EngineOptions) -> None:
-        check_options(providers, options)
-        self.options: EngineOptions = options
-        variables, proxy = _choose_environment(options.get("environment"), options.get("proxy"))
-        self.variables: Mapping[str, str] = variables
-        self.proxy: ProxyConfig | None = proxy
-        self.addressed: list[Addressed] = addressed(providers, variables)
-        self.providers: Sequence[Provider] = providers
-        if options.get("traffic") is None:
-            check_single_keys(providers)
 
 
 class OpenEngine:
@@ -72,18 +53,7 @@ class OpenEngine:
         def make_starter(on_callback_raised: Callable[[BaseException], None]) -> CallStarter:
             from ..calls import CallStarter
 
-            own, home = configuration, tasks.home
-            return CallStarter(
-                tasks.backend,
-                loop,
-                timers,
-                own.addressed,
-                own.options,
-                own.variables,
-                own.proxy,
-                home,
-                on_callback_raised,
-            )
+            return CallStarter(tasks, loop, timers, configuration, on_callback_raised)
 
         self.calls: Calls = Calls(make_starter, tasks)
         tasks.on_failure = self.calls.end_engine
@@ -226,26 +196,3 @@ class EngineBlock(AbstractAsyncContextManager[Opened], Generic[Opened]):
             with contextlib.suppress(EventLoopEndedError):
                 EventLoop.of(calls.home.loop).soon(partial(calls.close, DROPPED))
             warnings.warn(DROPPED, ResourceWarning, stacklevel=2, source=self)
-
-
-def _choose_environment(
-    environment: Mapping[str, str] | None, proxy: str | None
-) -> tuple[Mapping[str, str], ProxyConfig | None]:
-    """Return the variables in which keys and proxies are looked up, and the proxy that the program gave.
-
-    Raises `InvalidRequestError` for a proxy URL that cannot be parsed.
-
-    environment: the program's variables; None: `os.environ`.
-    proxy: a URL; "": no proxy, whatever the variables say; None: look it up in the variables.
-    """
-    variables: Mapping[str, str] = os.environ if environment is None else environment
-    if proxy == "":
-        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
-    if not proxy:
-        return variables, None
-    from ...transport.proxy import parse_proxy_url
-
-    try:
-        return variables, parse_proxy_url(proxy)
-    except URLError as error:
-        raise InvalidRequestError("proxy", str(error)) from None
