@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -103,7 +104,7 @@ class ModelCache:
     def __init__(self, name: str, facts: CacheFacts) -> None:
         self.name: str = name
         self.facts: CacheFacts = facts
-        self.lines: dict[bytes, PrefixLine] = {}
+        self.lines: OrderedDict[bytes, PrefixLine] = OrderedDict()
         self.read: int = 0
         self.written: int = 0
         self.usd_saved: float | None = None
@@ -115,10 +116,10 @@ class ModelCache:
         if line is None:
             tokens = prefix.size / BYTES_PER_TOKEN
             line = PrefixLine(runtime, PrefixState(self.facts, tokens, prefix.lifetime), wait, self.name)
-            if len(self.lines) >= MOST_PREFIXES:
-                idle = next((key for key, other in self.lines.items() if other.state.is_idle), None)
-                if idle is not None:
-                    del self.lines[idle]
+            for _ in range(2 if len(self.lines) >= MOST_PREFIXES else 0):
+                oldest, other = self.lines.popitem(last=False)
+                if not other.state.is_idle:  # it is in use
+                    self.lines[oldest] = other
         self.lines[digest] = line
         return line
 
@@ -144,7 +145,7 @@ class PromptCaches:
 
         A call without a session goes where the prefix of its prompt was sent before, if there is room.
         """
-        body, prefixes = self._prefixes(first.prepared)
+        body, prefixes = found = self._prefixes(first.prepared)
         if prefixes and request.session is None:
             place = targets.route, self._digest(body, prefixes[0])
             now = self.runtime.loop.clock()
@@ -152,7 +153,9 @@ class PromptCaches:
                 candidate = targets.candidate_at(*home)
                 if targets.has_room(candidate, now):
                     with contextlib.suppress(InvalidRequestError):
-                        first, planned = targets.request_at(candidate), candidate
+                        if candidate is not planned:
+                            first, planned = targets.request_at(candidate), candidate
+                            found = self._prefixes(first.prepared)
                         break
             homes = self._homes.pop(place, ())
             here = planned.target_index, planned.key
@@ -160,7 +163,7 @@ class PromptCaches:
             if len(self._homes) > MOST_PREFIXES:
                 del self._homes[next(iter(self._homes))]
         access = targets.route.targets[planned.target_index].accesses[planned.key]
-        return self.admission(planned, spending, request, first.prepared, access, targets), first
+        return self.admission(planned, spending, request, first.prepared, access, targets, found), first
 
     def admission(
         self,
@@ -170,9 +173,13 @@ class PromptCaches:
         prepared: Prepared,
         access: Access,
         targets: Targets | None = None,
+        found: tuple[bytes, list[WirePrefix]] | None = None,
     ) -> Admission:
-        """Return the admission control of a call, which waits for a prefix of its prompt if there is one."""
-        body, prefixes = self._prefixes(prepared)
+        """Return the admission control of a call, which waits for a prefix of its prompt if there is one.
+
+        found: its prefixes, and the body in which they are; None: not known.
+        """
+        body, prefixes = found or self._prefixes(prepared)
         if not prefixes:
             return Admission(candidate, spending, targets)
         key = access.name

@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Literal, cast
 
 import pytest
 import trio
@@ -18,9 +19,13 @@ from trio.testing import MockClock
 import manystream as ms
 from benchmarks.prefixes import ROWS, RULES, ModelledServer, Row, fan_out, measure, row
 from manystream.batch import Batch, Journal, read_lines
-from manystream.engine.traffic.prompt_caches import CachedAdmission
+from manystream.engine.call.runtime import Runtime
+from manystream.engine.traffic import prompt_caches
+from manystream.engine.traffic.prefix_state import CacheFacts, PrefixState
+from manystream.engine.traffic.prompt_caches import CachedAdmission, ModelCache
 from manystream.http_server import HTTPRequest
 from manystream.providers.json.json_values import mapping
+from manystream.providers.wire.cache_marks import WirePrefix
 from manystream.simulator.knobs import Knobs
 from manystream.simulator.program import Program
 from manystream.simulator.prompt_caches import CacheModel
@@ -143,6 +148,29 @@ async def test_a_known_prefix_keeps_no_request_in_memory(autojump_clock: MockClo
             assert (await engine.start_stream(request("task", rules=f"{number} {RULES}")).wait()).success
         gc.collect()
         assert not [each for each in gc.get_objects() if isinstance(each, CachedAdmission)]
+
+
+def test_known_prefixes_are_bounded_and_those_in_use_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_caches, "MOST_PREFIXES", 10)
+    cache, looked_at = ModelCache("m", CacheFacts()), 0
+
+    class Looked(PrefixState[CachedAdmission]):
+        @property
+        def is_idle(self) -> bool:
+            nonlocal looked_at
+            looked_at += 1
+            return number_of[self] % 20 != 0
+
+    number_of: dict[object, int] = {}
+    monkeypatch.setattr(prompt_caches, "PrefixState", Looked)
+    runtime = cast("Runtime", SimpleNamespace(log=None))
+    for number in range(200):
+        line = cache.line(b"%d" % number, WirePrefix((0, 0), (0, 5000), 300.0), runtime, 10.0)
+        number_of[line.state] = number
+    assert {b"%d" % number for number in range(0, 200, 20)} <= {*cache.lines}
+    assert b"199" in cache.lines
+    assert len(cache.lines) <= 20
+    assert looked_at <= 400, "each start looks at two"
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "unstreamed"])
@@ -322,13 +350,10 @@ async def test_replicas_of_vllm_have_caches_of_their_own(autojump_clock: MockClo
                 assert all([(await call.wait()).success for call in calls])
                 return [servers[name].counts.requests - old for name, old in zip(servers, before, strict=True)]
 
-            assert await ask("First", 1) == [1, 0]
-            assert await ask("Second", 1) == [0, 1]
-            for _ in range(2):
-                assert await ask("Second", 1) == [0, 1]
-            for _ in range(3):
-                assert await ask("First", 1) == [1, 0]
-            assert [servers[name].counts.reads for name in servers] == [3, 2]
+            homes = {rules: await ask(rules, 1) for rules in ("First", "Second")}
+            for rules in [*homes] * 5:
+                assert await ask(rules, 1) == homes[rules]
+            assert sum(server.counts.reads for server in servers.values()) == 10
             assert sorted(await ask("First", 8)) == [4, 4], "the others go where there is room"
         nursery.cancel_scope.cancel()
 
