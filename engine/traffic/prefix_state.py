@@ -143,6 +143,11 @@ class PrefixState(Generic[CallT]):
         """Whether no call waits for it or is under way."""
         return not self.waiting and not self._out
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether it is proven that calls can read the prefix."""
+        return self.phase is OPEN and not self.is_left_alone and not self._misses
+
     def is_known(self, now: float) -> bool:
         """Whether the prefix is in the server's cache, or a call is writing it."""
         if self.phase is OPEN and now >= self._expires:

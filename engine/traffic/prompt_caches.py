@@ -66,7 +66,10 @@ LARGEST_RECENT = 1 << 20
 
 
 class PrefixLine(Pump):
-    """The calls that wait for one prefix. state: decides which may go. log_name: for the log."""
+    """The calls that wait for one prefix. state: decides which may go. log_name: for the log.
+
+    read: the tokens that a call has read of it; 0: none has.
+    """
 
     def __init__(self, runtime: Runtime, state: PrefixState[CachedAdmission], wait: float, log_name: str) -> None:
         super().__init__(runtime)
@@ -74,6 +77,7 @@ class PrefixLine(Pump):
         self._wait = wait
         self._log_name = log_name
         self._is_logged = False
+        self.read: int = 0
         self.answer_id: str = ""  # of the latest call, to ask why another one has missed
 
     def take(self, now: float) -> Notification | float:
@@ -371,6 +375,9 @@ class CachedAdmission(Admission):
             line.state.sent(self, now)
         if self._make_streamed is not None and any(line.state.phase is not OPEN for line, _ in self._lines):
             call.send_streamed(self._make_streamed()[0])
+        last, spending, need = self._lines[-1][0] if self._lines else None, self.spending, self._candidate.need
+        if last is not None and last.read and last.state.is_readable and spending is not None and need is not None:
+            self._candidate.need = spending.reading(need, last.read, self._prepared.body)
         super().enter(call, self._deadline, now, again=False)
 
     def _begin(self, candidate: Candidate, now: float) -> None:
@@ -406,13 +413,16 @@ class CachedAdmission(Admission):
         """Let the prefixes know which of them the call has read. It reads whole prefixes, and reports tokens."""
         self._is_heard = True
         read, written, shorter = usage.cached_tokens or 0, usage.cache_write_tokens, 0
+        longest: PrefixLine | None = None
         per_byte = (usage.input_tokens or self._size / BYTES_PER_TOKEN) / self._size
         for line, size in self._lines:
             has_read = read > 0 and read >= per_byte * (shorter + size) / 2
             has_written = None if written is None else written > 0
             line.state.report(self, self._now, has_read=has_read, has_written=has_written)
             line.look()
-            shorter = size
+            shorter, longest = size, line if has_read else longest
+        if longest is not None:
+            longest.read = read
 
     def _leave_lines(self) -> None:
         for line, _ in self._lines:

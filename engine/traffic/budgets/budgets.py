@@ -541,6 +541,7 @@ class Need:
     unseen_output: the output tokens that an attempt counts that the caller gave up before any of its answer came: the
         server may make the whole answer. 0 for a stream of the program, which the server ends with its connection.
     part: the price, as a part of the list price; None if the window of its answer has no known price.
+    asked: what the request asks for that changes the price.
     """
 
     provider: Provider
@@ -550,6 +551,7 @@ class Need:
     input_tokens: int
     unseen_output: int = 0
     part: float | None = 1.0
+    asked: JSONObject | None = None
 
 
 class Budgets(Pump):
@@ -604,6 +606,7 @@ class Budgets(Pump):
         """
         provider, model, tenant = prepared.provider, prepared.model, request.tenant
         most_output, dollars = 0, 0.0
+        asked: JSONObject | None = None
         likely_input, media = estimate_input_tokens(request, prepared.body), Media()
         forwarded = None if given_of(request) is None else forwarded_of(request)
         limited = self._limited_for(tenant)
@@ -628,17 +631,29 @@ class Budgets(Pump):
         self._budgets.ask(tenant, NOTHING, self.runtime.loop.clock())  # the functions, at a tenant's first call
         amounts = Amounts(dollars * (1.0 if part is None else part), float(most_input), float(most_output), 1.0)
         unseen = 0 if prepared.stream and forwarded is None else most_output
-        return Need(provider, model, tenant, amounts, math.ceil(likely_input), unseen, part)
+        return Need(provider, model, tenant, amounts, math.ceil(likely_input), unseen, part, asked)
+
+    def reading(self, need: Need, cached: int, body: bytes) -> Need:
+        """Return what an attempt may use if it reads so many tokens of its prompt from a cache."""
+        if not need.amounts.usd or need.asked is None:
+            return need
+        tokens = int(need.amounts.input_tokens), int(need.amounts.output_tokens)
+        dollars = self._most_dollars(need.provider, need.model, *tokens, need.asked, body, min(cached, tokens[0]))
+        usd = min(need.amounts.usd, dollars * (1.0 if need.part is None else need.part))
+        return replace(need, amounts=need.amounts._replace(usd=usd))
 
     def _most_dollars(
-        self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes
-    ) -> float:
-        usages = [Usage(input_tokens, output_tokens, total_tokens=input_tokens + output_tokens, raw=asked or None)]
+        self, provider: Provider, model: str, input_tokens: int, output_tokens: int, asked: JSONObject, body: bytes,
+        cached: int = 0,
+    ) -> float:  # fmt: skip
+        total, read = input_tokens + output_tokens, cached or None
+        usages = [Usage(input_tokens, output_tokens, total_tokens=total, cached_tokens=read, raw=asked or None)]
         # Models with breakpoints write to a cache without a mark, too.
         if takes_breakpoints(model) or any(mark in body for mark in CACHE_MARKS):
-            longer = input_tokens if any(mark in body for mark in LONGER_LIFETIMES) else 0
+            written = input_tokens - cached
+            longer = written if any(mark in body for mark in LONGER_LIFETIMES) else 0
             raw: JSONObject = {**asked, "cache_creation": {"ephemeral_1h_input_tokens": longer}}
-            usages.append(Usage(input_tokens, output_tokens, cache_write_tokens=input_tokens, raw=raw))
+            usages.append(Usage(input_tokens, output_tokens, cached_tokens=read, cache_write_tokens=written, raw=raw))
         assert self.price is not None, "a budget in usd needs a price"
         dollars = 0.0
         for usage in usages:
@@ -866,6 +881,10 @@ class Spending:
     def waiting_for(self) -> str:
         """The reason why the call waits, in words; empty if it does not wait for a budget."""
         return "" if self._claim is None else self._claim.waiting_for
+
+    def reading(self, need: Need, cached: int, body: bytes) -> Need:
+        """Return what an attempt may use if it reads so many tokens of its prompt from a cache."""
+        return self._live.reading(need, cached, body)
 
     def refusal(self, need: Need, now: float) -> ProviderError | None:
         """Return why the budgets can never pay for an attempt in this window; None if they may."""

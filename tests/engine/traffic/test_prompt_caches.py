@@ -127,6 +127,21 @@ async def test_what_was_saved_counts_the_price_of_a_write(
     assert figures.usd_saved == pytest.approx(0.9 * figures.read - dearer * figures.written)
 
 
+async def test_a_call_that_will_read_reserves_the_price_of_that(autojump_clock: MockClock) -> None:
+    async with opened(price=lifetime_price, budgets=[ms.Budget(usd=1e6)]) as (engine, _):
+        reserved: list[float] = []
+        for rules in (RULES, RULES, RULES, "Other " + RULES):
+            call = engine.start_stream(request("task", rules, max_output_tokens=10))
+            await trio.sleep(0.1)
+            reserved.append(engine.statistics().traffic.budgets[0].reserved.usd)
+            assert (await call.wait()).success
+        use = (await engine.start_stream(request("task")).wait()).cache
+    read = 0 if use is None else use.read
+    assert read
+    assert reserved[0] - reserved[2] == pytest.approx((1.25 - 0.1) * read)
+    assert reserved[3] >= reserved[0], "another prefix is not proven"
+
+
 async def test_calls_that_never_wait(autojump_clock: MockClock) -> None:
     """A single call, a unique prompt, an urgent one, one without a mark, a short prefix, and a readable prefix."""
     async with opened() as (engine, _):
