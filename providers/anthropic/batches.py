@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ..catalog.batches import BatchGroup, BatchInterface, BatchPaths, BatchResult, BatchState, BatchTerms, count
 from ..catalog.dialect import WireRequest
-from ..json.json_values import JSON, JSONObject, dumps, mapping, string
+from ..json.json_values import JSON, JSONObject, dumps, mapping, received_dumps, string
 from ..wire.wire_head import request_headers
 from .errors import TYPE_STATUS
 from .request import API_VERSION
@@ -66,13 +66,13 @@ class Anthropic(BatchInterface):
         if id is None:
             return None
         if kind == "succeeded":
-            return BatchResult(id, 200, dumps(mapping(result, "message")))
+            return BatchResult(id, 200, received_dumps(mapping(result, "message")))
         if kind != "errored":
             return BatchResult(id, 0, kind.encode())
         outer = mapping(result, "error")
         error = mapping(outer, "error") or outer
         status = TYPE_STATUS.get(string(error, "type") or "", 500)
-        return BatchResult(id, status, dumps({"type": "error", "error": error}), string(outer, "request_id"))
+        return BatchResult(id, status, received_dumps({"type": "error", "error": error}), string(outer, "request_id"))
 
     def _headers(self) -> Sequence[tuple[str, str]]:
         own = {"anthropic-version": API_VERSION}

@@ -22,11 +22,11 @@ from ..json.json_values import (
     JSON,
     JSONObject,
     MalformedJSONError,
-    dumps,
     integer,
     loads_object,
     mapping,
     objects,
+    received_dumps,
     shown,
     string,
 )
@@ -232,7 +232,7 @@ class BatchInterface(abc.ABC):
         """Read the answer to a request for one batch. Raises `MalformedJSONError` if it is no batch."""
         state = self.state(body)
         if not state.id:
-            raise MalformedJSONError(f"{shown(dumps(body))} is no batch")
+            raise MalformedJSONError(f"{shown(received_dumps(body))} is no batch")
         return state
 
     def cancel(self, id: str) -> WireRequest:
@@ -248,7 +248,7 @@ class BatchInterface(abc.ABC):
         """Return the batches of a page, and where the next page begins; None if this is the last one. Raises
         `MalformedJSONError` if it is no page."""
         if type(body.get("data")) is not list:
-            raise MalformedJSONError(f"{shown(dumps(body))} is no list of batches")
+            raise MalformedJSONError(f"{shown(received_dumps(body))} is no list of batches")
         found = [self.state(batch) for batch in objects(body, "data")]
         more = body.get("has_more") is True
         return found, (string(body, "last_id") or (found[-1].id if found else None)) if more else None
@@ -278,7 +278,7 @@ class BatchInterface(abc.ABC):
         """Return the id of a file, from the answer to its upload. Raises `MalformedJSONError` if it has none."""
         id = string(mapping(body, "file") or body, files.members[2])
         if not id:
-            raise MalformedJSONError(f"{shown(dumps(body))} is no file")
+            raise MalformedJSONError(f"{shown(received_dumps(body))} is no file")
         return id
 
     def list_files(self, files: BatchFiles) -> WireRequest:

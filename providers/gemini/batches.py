@@ -18,7 +18,18 @@ from ..catalog.batches import (
 )
 from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, dumps, integer, mapping, objects, shown, string
+from ..json.json_values import (
+    JSON,
+    JSONObject,
+    MalformedJSONError,
+    dumps,
+    integer,
+    mapping,
+    objects,
+    received_dumps,
+    shown,
+    string,
+)
 from .path import API_VERSION, METHODS
 
 HOUR = 3600.0
@@ -112,7 +123,7 @@ class Gemini(BatchInterface):
 
     def read_list(self, body: JSONObject) -> tuple[Sequence[BatchState], str | None]:
         if "error" in body:  # a page without batches is an empty object
-            raise MalformedJSONError(f"{shown(dumps(body))} is no list of batches")
+            raise MalformedJSONError(f"{shown(received_dumps(body))} is no list of batches")
         found = objects(body, "operations") or objects(body, "batches")
         return [self.state(batch) for batch in found], string(body, "nextPageToken") or None
 
@@ -145,10 +156,10 @@ class Gemini(BatchInterface):
             return None
         error = mapping(value, "error") or mapping(value, "status")
         if not error:
-            return BatchResult(id, 200, dumps(mapping(value, "response")))
+            return BatchResult(id, 200, received_dumps(mapping(value, "response")))
         code = integer(error, "code") or 0
         message: JSON = string(error, "message") or "the line has no answer"
         if code in (CANCELLED, DEADLINE_EXCEEDED):
             return BatchResult(id, 0, str(message).encode())
         status, word = STATUSES.get(code, (500, "INTERNAL"))
-        return BatchResult(id, status, dumps({"error": {"code": status, "message": message, "status": word}}))
+        return BatchResult(id, status, received_dumps({"error": {"code": status, "message": message, "status": word}}))

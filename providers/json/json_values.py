@@ -418,6 +418,14 @@ def arguments_text(value: JSON, *, spaced: bool = False) -> str:
         return _deep_text(value)
 
 
+def received_dumps(value: JSON) -> bytes:
+    """Write what a server sent, with every number as it came. What is nested too deeply to be written becomes null."""
+    try:
+        return arguments_text(value).encode()
+    except TypeError:
+        return b"null"
+
+
 def fragment(text: bytes) -> JSON:
     """Return a value that `dumps` writes as this JSON text, which must be valid."""
     value: Any = Fragment(text)

@@ -24,7 +24,7 @@ from ..catalog.batches import (
 )
 from ..catalog.dialect import WireRequest
 from ..catalog.provider import Provider
-from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, string
+from ..json.json_values import JSON, JSONObject, dumps, integer, mapping, objects, received_dumps, string
 from ..model.provider_error import ErrorCategory
 from ..wire.error_bodies import error_from_object
 
@@ -135,9 +135,12 @@ class OpenRouter(BatchInterface):
         if error and not 200 <= status < 300 and type(body) is not dict:
             category = error_from_object(error, http_status=0, body=b"").category
             return BatchResult(
-                id, status if status >= 400 else STATUSES.get(category, 500), dumps({"error": error}), request_id
+                id,
+                status if status >= 400 else STATUSES.get(category, 500),
+                received_dumps({"error": error}),
+                request_id,
             )
-        return BatchResult(id, status, dumps(body), request_id)
+        return BatchResult(id, status, received_dumps(body), request_id)
 
 
 class OpenAI(OpenRouter):

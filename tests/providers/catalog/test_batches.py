@@ -189,6 +189,23 @@ def test_a_result_is_read_as_if_live(name: str, value: dict[str, Any], expected:
     assert (None if found is None else (found.id, found.status)) == expected
 
 
+@pytest.mark.parametrize(
+    "raw", ["NaN", "1e999", "9" * 5000, "[" * 300 + "]" * 300, "[" * 1000 + "]" * 1000, '"\\ud83d"']
+)
+@pytest.mark.parametrize(("name", "value", "expected"), [each for each in RESULTS if each[2] is not None])
+def test_a_result_that_our_writer_refuses_is_read(
+    name: str, value: dict[str, Any], expected: tuple[str, int], raw: str
+) -> None:
+    """One such line must not keep the others of its file: the file would be read again for ever."""
+    line = json.dumps(value)
+    for place in (line.rfind("{"), max(0, line.find("{", 1))):
+        found = interface(name).result_of_line(
+            f'{line[: place + 1]}"x": {raw}, {line[place + 1 :]}'.replace(", }", "}").encode()
+        )
+        assert found is not None
+        assert (found.id, found.status) == expected
+
+
 @pytest.mark.parametrize("line", [b"", b"  \n", b'{"custom_id":"a","resp', b"[1]", b"null"])
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_a_line_that_cannot_be_read_is_no_result(name: str, line: bytes) -> None:
