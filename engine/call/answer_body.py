@@ -110,7 +110,9 @@ class AnswerBody(Body):
         reader = stream_body(self._attempt)
         self._attempt.read_with(reader)
         reader.take_lines(lines)
-        self._attempt.end_with(rest)
+        if rest:
+            self._attempt.on_body(rest)
+        self._attempt.on_end()
 
     def partial_response(self) -> Response | None:
         return self._partial

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -26,13 +26,11 @@ from ..request.errors import transport_error
 from ..request.fresh_key import Key
 from ..request.prepared import Prepared
 from ..request.redaction import hide_words, redacted, redacted_headers
-from ..request.turn import ConversationTurn
 from .answer_body import Envelope
 from .body import STEP_EVENTS, Body, Receiver, content_coding
 from .completion import Timings
 from .error_body import ErrorBody
 from .fast_path import FastPath, FastReceiver
-from .runtime import Tap
 from .stream_body import StreamBody
 from .timeouts import (
     CONNECTING,
@@ -52,7 +50,7 @@ from .timeouts import (
 
 if TYPE_CHECKING:
     from .admission_control import AttemptPermit
-    from .runtime import Action, KeptAnswer, Runtime
+    from .runtime import Action, KeptAnswer, Runtime, Tap
     from .sockets import ConversationSocket
 
 NO_CONTENT = frozenset({204, 205})
@@ -69,8 +67,6 @@ STEP_WORDS = {
     Phase.PROXY: "proxy tunnel to",
 }
 """Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
-
-UNAUTHORIZED = 401
 
 
 class Listener(Protocol):
@@ -129,39 +125,61 @@ NOBODY = Nobody()
 
 
 class Steps:
-    """The undelivered events of one wire event, which may have thousands of parts.
+    """What of an answer is delivered in later ticks of the loop: the events of one wire event, which may have thousands
+    of parts, then bytes of the body, then its end.
 
-    They are delivered a few at each tick, so that other streams are served in between, and none while the consumer has
-    paused its call: so the high-water mark also holds within one event.
+    A few events, or one piece of the body, are delivered at each tick, so that other streams are served in between, and
+    none while the consumer has paused its call: so the high-water mark also holds within one event.
 
-    then: called after the last event.
+    pieces: bytes of the body that have arrived, and are not read yet.
+    end: ends the body; None: its end has not arrived.
     """
 
-    __slots__ = ("_attempt", "_events", "_position", "_scheduled", "_then")
+    __slots__ = ("_attempt", "_events", "_position", "_scheduled", "_then", "end", "pieces")
 
-    def __init__(self, attempt: Attempt, events: Sequence[Event], then: Callable[[], object]) -> None:
+    def __init__(self, attempt: Attempt, pieces: Iterable[bytes] = (), end: Action | None = None) -> None:
         self._attempt = attempt
-        self._events = events
-        self._then = then
+        self._events: Sequence[Event] = ()
         self._position = 0
+        self._then: Callable[[], object] | None = None
         self._scheduled = False
+        self.pieces: deque[bytes] = deque(pieces)  # of a paused connection that broke, which is read to its end
+        self.end: Action | None = end
+
+    def deliver(self, events: Sequence[Event], then: Callable[[], object]) -> None:
+        """Deliver events a few at a time, before anything else; then call `then`."""
+        self._events, self._position, self._then = events, 0, then
+        self.go_on()
 
     def go_on(self) -> None:
-        """Deliver the next few events, unless the call has ended or is paused; schedule the next step."""
+        """Deliver what is next, unless the call has ended or is paused; schedule the next step."""
         self._scheduled = False
         attempt, start = self._attempt, self._position
         if attempt.over or attempt.paused:
             return
-        if start >= len(self._events):
-            attempt.stepped(self._then)
+        if start < len(self._events):
+            self._position = start + STEP_EVENTS
+            attempt.receiver.deliver(self._events[start : self._position])
+            self.schedule()
             return
-        self._position = start + STEP_EVENTS
-        attempt.receiver.deliver(self._events[start : self._position])
-        self.schedule()
+        if self._then is not None:
+            then, self._then = self._then, None
+            then()
+        elif self.pieces:
+            assert attempt.body is not None, "a body has a reader"
+            attempt.body.feed(self.pieces.popleft())
+        if self._then is not None or self.pieces:
+            self.schedule()
+        elif not attempt.over:
+            attempt.steps = None
+            if self.end is not None:
+                self.end()
+            elif not attempt.paused:
+                attempt.resume()
 
     def schedule(self) -> None:
         """Schedule the next step for the next tick."""
-        if not self._scheduled:
+        if not self._scheduled and not self._attempt.over:
             self._scheduled = True
             self._attempt.soon(self.go_on)
 
@@ -189,16 +207,17 @@ class Attempt:
     content_at: when its first content was delivered; the call sets it.
     is_whole: the response has ended as its framing says, so the connection is in order.
     phase: the phase of the connection or exchange.
+    body: reads the response's body; None before its head has arrived.
     connection: the connection in use; None before there is one, and after the response has ended or was given up.
     paused: True while the consumer wants no events.
-    steps: events of one wire event that are being delivered a few at a time; None: there are none.
+    steps: what is delivered in later ticks of the loop; None: nothing.
     receiver: receives the events, none of them terminal. If the attempt is `over` afterwards, deliver no more.
     fast_receiver: receives the events of the fast path, which is used once the listener has set this.
     """
 
     prepared: Prepared
     _listener: Listener
-    _runtime: Runtime
+    runtime: Runtime
     clocks: Clocks
     started: float
     queue_since: float = math.inf
@@ -212,17 +231,14 @@ class Attempt:
     is_whole: bool = field(default=False, init=False)
     connection: Connection | ConversationSocket | None = field(default=None, init=False)
     phase: Phase = field(default=QUEUE, init=False)
+    body: Body | None = field(default=None, init=False)
     steps: Steps | None = field(default=None, init=False)
     dequeued_at: float = field(default=math.inf, init=False)
     connected_at: float = field(default=math.inf, init=False)
     head_at: float = field(default=math.inf, init=False)
     content_at: float = field(default=math.inf, init=False)
     _tap: Tap | None = field(default=None, init=False)
-    _body: Body | None = field(default=None, init=False)  # None until the response's head has arrived
     _held: Start | None = field(default=None, init=False)
-    _kept: Iterator[bytes] | None = field(default=None, init=False)  # the pieces of a kept answer
-    _buffered: deque[bytes] | None = field(default=None, init=False)  # the bytes that were read during `steps`
-    _ended: Action | None = field(default=None, init=False)  # the end or failure of the body during `steps`
     _state: CallState = field(default=QUEUED, init=False)
     _timer: Deadline | None = field(default=None, init=False)  # a `Timer` would be one more object of each stream
     _dial_since: float = field(default=0.0, init=False)  # the connect timeout counts from here
@@ -238,36 +254,20 @@ class Attempt:
     @property
     def reads_error(self) -> bool:
         """True while the body of an error response is being read."""
-        return self._body is not None and self._body.reads_error and not self.over
+        return self.body is not None and self.body.reads_error and not self.over
 
     @property
     def sent(self) -> bool:
         """True if a byte of the request, or of the one that created a durable answer, may have reached the server."""
-        durable = self.prepared.durable
-        return self.phase in SENT or (durable is not None and durable.reads)
-
-    @property
-    def reads(self) -> bool:
-        """True if the request reads a durable answer that another one has created."""
-        durable = self.prepared.durable
-        return durable is not None and durable.reads
-
-    @property
-    def is_forwarded(self) -> bool:
-        """Whether somebody gets the bytes of the body as they are."""
-        return self.prepared.forwarder is not None
+        return self.phase in SENT or self.prepared.reads
 
     def partial_response(self) -> Response | None:
         """Return the part of a stream that has arrived; None if nothing has."""
-        response = self._body.partial_response() if self._body is not None else None
+        response = self.body.partial_response() if self.body is not None else None
         durable = self.prepared.durable
         if response is None and durable is not None and durable.machine is not None:
             response = arrived(durable.machine.response())  # of the earlier connections
         return response
-
-    def answered_for(self, now: float) -> float:
-        """Return the seconds since the head of a successful response; 0 if there was none."""
-        return now - self.head_at if 200 <= self.status < 300 else 0.0
 
     def read_on_after(self, attempt: Attempt) -> None:
         """Go on with the answer of an attempt that is over, before this one has a connection."""
@@ -318,28 +318,11 @@ class Attempt:
                 self.prepared.fresh_key.hide_latest(error)
             self._listener.on_attempt_failure(self, error, unread=False)
 
-    def asks_for_another_key(self, error: ProviderError) -> bool:
-        """Return whether the request can be sent with another key, once, because the server has refused this one."""
-        fresh_key = self.prepared.fresh_key
-        if error.http_status != UNAUTHORIZED or fresh_key is None:
-            return False
-        can_be_asked = fresh_key.source.refused(self.prepared.secrets.key) and fresh_key.asks_again
-        self.prepared.fresh_key = fresh_key.for_last_time()
-        return can_be_asked
-
     def timings(self) -> Timings:
         """Return the times of the attempt's steps."""
-        if self.dequeued_at == math.inf:
-            return Timings()
-        return Timings(
-            self._since_start(self.dequeued_at),
-            self._since_start(self.connected_at),
-            self._since_start(self.head_at),
-            self._since_start(self.content_at),
-        )
-
-    def _since_start(self, time: float) -> float | None:
-        return None if time == math.inf else time - self.started
+        times = (self.dequeued_at, self.connected_at, self.head_at, self.content_at)
+        queued, connected, first_byte, first_token = (None if at == math.inf else at - self.started for at in times)
+        return Timings(queued, connected, first_byte, first_token)
 
     @property
     def state(self) -> CallState:
@@ -351,8 +334,8 @@ class Attempt:
 
     def acquire(self, fresh: bool) -> None:
         """Wait for a connection. The attempt may have one when this returns. fresh: one that no request has used."""
-        pool, clocks, turn = self._runtime.pool, self.clocks, self.prepared.turn
-        if turn is not None and self._runtime.sockets.take(self, turn):
+        pool, clocks, turn = self.runtime.pool, self.clocks, self.prepared.turn
+        if turn is not None and self.runtime.sockets.take(self, turn):
             return
         pool.acquire(self.prepared.origin, self, fresh=fresh)
         if self.over:
@@ -363,7 +346,7 @@ class Attempt:
     # --- as the pool's waiter ---
 
     def on_phase(self, phase: Phase) -> None:
-        now, first = self._runtime.loop.clock(), self.phase is QUEUE
+        now, first = self.runtime.loop.clock(), self.phase is QUEUE
         self.phase = phase
         if first:
             self._state, self.dequeued_at = CONNECTING, now
@@ -381,20 +364,25 @@ class Attempt:
         self.connection = connection
         if isinstance(connection, Connection):
             turn = self.prepared.turn
-            if turn is not None and turn.upgrades and self._opens_socket(turn, connection):
+            if (
+                turn is not None
+                and turn.upgrades
+                and self.runtime.sockets.open(self, turn, connection, self._listener.label)
+            ):
                 return
             if self.prepared.provider.sign is not None and not self._signs():
                 return
         self.phase = SEND
         forwarder = self.prepared.forwarder
         exchange: Exchange = self if forwarder is None else forwarder.tap(self)
-        if self._runtime.recording is not None or self._runtime.answers is not None:
-            exchange = self._noted(exchange)
+        if self.runtime.recording is not None or self.runtime.answers is not None:
+            self._tap = self.runtime.tap(exchange, self.prepared, self._listener)
+            exchange = self._tap or exchange
         if isinstance(connection, Connection):
             connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
         else:
             connection.send_turn(exchange, self._listener.label)
-        now, waited = self._runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
+        now, waited = self.runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
         if waited:
             self.dequeued_at = now
@@ -404,20 +392,10 @@ class Attempt:
             self.pause()
         self.arm()
 
-    def _opens_socket(self, turn: ConversationTurn, connection: Connection) -> bool:
-        """Ask for a WebSocket over the connection. Returns False if the connection is for the request itself."""
-        turn.upgrades = False
-        try:
-            return self._runtime.sockets.open(self, turn, connection, self._listener.label)
-        except ProviderError as error:
-            self.close()
-            self.on_no_key(error)
-            return True
-
     def on_upgrade(self) -> None:
         """The connection was asked for a WebSocket. The answer has the time of a connection."""
         self.on_phase(Phase.CONNECT)
-        self._dial_since = self._runtime.loop.now
+        self._dial_since = self.runtime.loop.now
         self.arm()
 
     def start_over(self) -> None:
@@ -425,16 +403,6 @@ class Attempt:
         self.close()
         self.phase, self._state, self._tap = QUEUE, QUEUED, None
         self.acquire(fresh=False)
-
-    def _noted(self, exchange: Exchange) -> Exchange:
-        """Return an exchange that lets the recording and the store of answers note everything."""
-        recorders = (self._runtime.recording, None if self.reads else self._runtime.answers)
-        given = [each for each in recorders if each is not None]
-        named = [(each.notes.take(each.note, self.prepared, self._listener), each.notes) for each in given]
-        notes = [(note, guard) for note, guard in named if note is not None]
-        if notes:
-            exchange = self._tap = Tap(notes, exchange)
-        return exchange
 
     def _signs(self) -> bool:
         """Sign the request, which is sent now. Returns False if the attempt has ended."""
@@ -455,22 +423,11 @@ class Attempt:
     def replay(self, answer: KeptAnswer) -> None:
         """Receive a kept answer in place of one from a connection."""
         headers, body = answer
-        self.dequeued_at = self.connected_at = self._runtime.loop.clock()
-        self._kept = iter([body[start : start + KEPT_PIECE] for start in range(0, len(body), KEPT_PIECE)])
+        self.dequeued_at = self.connected_at = self.runtime.loop.clock()
+        pieces = [body[start : start + KEPT_PIECE] for start in range(0, len(body), KEPT_PIECE)]
+        steps = self.steps = Steps(self, pieces, self.on_end)
         self.on_head(200, headers)
-        self._replay_piece()
-
-    def _replay_piece(self) -> None:
-        """Receive the next piece of a kept answer, one at each tick, unless the consumer has paused the call."""
-        if self.over or self.paused or self._kept is None:
-            return
-        if self.steps is None:
-            piece = next(self._kept, None)
-            if piece is None:
-                self.on_end()
-                return
-            self.on_body(piece)
-        self.soon(self._replay_piece)
+        steps.go_on()
 
     def on_connect_failure(self, error: TransportError) -> None:
         self.failed(transport_error(error, streaming=False))
@@ -484,8 +441,8 @@ class Attempt:
         is_error = not 200 <= status < 300 or status in NO_CONTENT
         coding = "" if is_error else content_coding(self.headers)
         if not coding:
-            self._body = ErrorBody(self) if is_error else Envelope(self)
-        self._state, self.head_at = READING, self._runtime.loop.clock()
+            self.body = ErrorBody(self) if is_error else Envelope(self)
+        self._state, self.head_at = READING, self.runtime.loop.clock()
         self._listener.on_head(self)
         if coding:
             # `identity` was requested, and compressed events cannot be separated as they arrive.
@@ -494,22 +451,15 @@ class Attempt:
 
     def read_with(self, body: Body) -> None:
         """Let another reader read the body, from the next bytes on."""
-        self._body = body
-
-    def end_with(self, data: bytes) -> None:
-        """Let the reader of the body read these bytes, which are the last ones, and the end."""
-        if data:
-            self.on_body(data)
-        self.on_end()
+        self.runtime.buffered.forget(self.body)
+        self.body = body
 
     def on_body(self, data: bytes) -> FastPath | None:
-        body = self._body
+        body = self.body
         if body is None or self.over:
             return None
         if self.steps is not None:
-            if self._buffered is None:
-                self._buffered = deque()
-            self._buffered.append(data)  # a paused connection that broke is read to its end
+            self.steps.pieces.append(data)
             return None
         return body.feed(data)
 
@@ -518,47 +468,25 @@ class Attempt:
             return
         self.connection, self.is_whole = None, True
         if self.steps is not None:
-            self._ended = self.on_end
+            self.steps.end = self.on_end
             return
-        assert self._body is not None, "a response ends after its head"
-        self._body.end()
+        assert self.body is not None, "a response ends after its head"
+        self.body.end()
 
     def on_failure(self, error: TransportError) -> None:
         if self.over:
             return
         self.connection = None
         if self.steps is not None:
-            self._ended = partial(self.on_failure, error)
-        elif self._body is None:
+            self.steps.end = partial(self.on_failure, error)
+        elif self.body is None:
             self.failed(transport_error(error, streaming=False), unread=error.unread)
         else:
-            self._body.fail(error)
+            self.body.fail(error)
 
     def on_defect(self, error: Exception) -> None:
         self.connection = None  # it is closed, or carries the exchange of another call
         self._listener.on_defect(error)
-
-    # --- the received bytes that it keeps ---
-
-    def grown(self, size: int) -> None:
-        """Count `size` more bytes of the answer. The attempt may fail soon (`give_way`)."""
-        self._runtime.buffered.grown(self, size)
-
-    def kept_bytes(self) -> int:
-        """Return the number of received bytes that are kept. Takes linear time in that number."""
-        assert self._body is not None  # it has reported received bytes
-        return self._body.kept_bytes()
-
-    def give_way(self) -> None:
-        """Fail at the next tick, because the buffered responses of all calls are too large and this one is the largest.
-
-        The failure waits for the next tick because the bytes of another call are being processed now.
-        """
-        self.soon(self._yield_room)
-
-    def _yield_room(self) -> None:
-        if not self.over:
-            self.give_up(self._runtime.buffered.too_much())
 
     # --- events ---
 
@@ -578,29 +506,15 @@ class Attempt:
 
     def deliver_in_steps(self, events: Sequence[Event], then: Callable[[], object]) -> None:
         """Deliver many events a few at a time, and read nothing until all are delivered. Then call `then`."""
-        connection = self.connection
-        if connection is not None:
-            connection.pause()
-        self.steps = Steps(self, events, then)
-        self.steps.go_on()
+        if self.connection is not None:
+            self.connection.pause()
+        if self.steps is None:
+            self.steps = Steps(self)
+        self.steps.deliver(events, then)
 
     def soon(self, action: Action) -> None:
         """Perform an action at the loop's next tick."""
-        self._runtime.timers.at(self._runtime.loop.clock(), action, self.on_defect)
-
-    def stepped(self, then: Callable[[], object]) -> None:
-        """Call `then` after the last step, and continue reading."""
-        self.steps = None
-        then()
-        while self._buffered and self.steps is None and not self.over:
-            self.on_body(self._buffered.popleft())
-        if self.steps is not None or self.over:
-            return
-        if self._ended is not None:
-            self._ended()
-        elif self.connection is not None and not self.paused:
-            self.connection.resume()
-            self.arm()
+        self.runtime.timers.at(self.runtime.loop.clock(), action, self.on_defect)
 
     def pause(self) -> None:
         """Stop reading until `resume`; only events that were already read are delivered."""
@@ -615,14 +529,12 @@ class Attempt:
             self.steps.schedule()
         elif self.connection is not None:
             self.connection.resume()
-        if self._kept is not None:
-            self.soon(self._replay_piece)
         if self.connection is not None:
             self.arm()
 
     def steer(self, text: str) -> bool:
         """Add a user's text to the answer. Returns False if there is none under way over a WebSocket."""
-        connection, body, turn = self.connection, self._body, self.prepared.turn
+        connection, body, turn = self.connection, self.body, self.prepared.turn
         if turn is None or isinstance(connection, Connection | None) or not isinstance(body, StreamBody):
             return False
         message = body.steer(turn.wire, text)
@@ -637,7 +549,7 @@ class Attempt:
         clocks, connection, state, since = self.clocks, self.connection, self.state, self.started
         if state is QUEUED:
             since = self.queue_since
-        elif self.steps is not None or self._kept is not None:
+        elif self.steps is not None:
             state = UNTIMED
         elif state is CONNECTING:
             since = self._dial_since
@@ -647,10 +559,10 @@ class Attempt:
                 state = UNTIMED
             elif state is WAITING and connection.sent_at is not None:
                 since = connection.sent_at
-        if self._runtime.paused and state in (WAITING, READING):
+        if self.runtime.paused and state in (WAITING, READING):
             # A server that the program has paused is silent; the timeout begins when it goes on.
-            now = self._runtime.loop.clock()
-            since = max(since, min(self._runtime.paused.get(self.prepared.origin, since), now))
+            now = self.runtime.loop.clock()
+            since = max(since, min(self.runtime.paused.get(self.prepared.origin, since), now))
         total, clock = self.started + clocks.total, STATE_CLOCK[state]
         own = math.inf if clock is None else since + LENGTH[clock](clocks)
         if state is READING and self.reads_error:
@@ -668,10 +580,10 @@ class Attempt:
         deadline, _ = self._deadline()
         if self._state is SENDING and self.state is SENDING:
             # When the request is sent, the first-byte timeout begins without a notification; it may be shorter.
-            deadline = min(deadline, self._runtime.loop.now + self.clocks.first_byte)
+            deadline = min(deadline, self.runtime.loop.now + self.clocks.first_byte)
         if deadline == math.inf:
             return  # a timer may be set; when it fires, it computes this deadline
-        timers, timer = self._runtime.timers, self._timer
+        timers, timer = self.runtime.timers, self._timer
         if timer is not None:
             if timer[0] <= deadline and timers.pending(timer):
                 return
@@ -684,24 +596,24 @@ class Attempt:
             return
         self._timer = None
         deadline, clock = self._deadline()
-        if deadline > self._runtime.loop.clock():
+        if deadline > self.runtime.loop.clock():
             self.arm()
             return
-        error = timeout_error(clock, LENGTH[clock](self.clocks), self._where())
-        if self.connection is None:
-            self._runtime.pool.abandon(self)
-            if self.prepared.fresh_key is not None:
-                self.prepared.fresh_key.source.forget(self)
-        self.expire(error)
-
-    def _where(self) -> str:
-        """Return what the attempt was doing, for the message of a timeout."""
-        state, origin, fresh_key = self.state, self.prepared.origin, self.prepared.fresh_key
+        origin, fresh_key = self.prepared.origin, self.prepared.fresh_key
+        where = f"{self.state}, {origin}"
         if fresh_key is not None and fresh_key.source.is_asked_by(self):
-            return f"waiting for the key for {origin}"
-        return (
-            f"{STEP_WORDS.get(self.phase, 'connecting to')} {origin}" if state is CONNECTING else f"{state}, {origin}"
-        )
+            where = f"waiting for the key for {origin}"
+        elif self._state is CONNECTING:
+            where = f"{STEP_WORDS.get(self.phase, 'connecting to')} {origin}"
+        error = timeout_error(clock, LENGTH[clock](self.clocks), where)
+        if self.body is not None:
+            self.body.expire(error)  # if an error's status has arrived, that error is reported instead
+            return
+        if self.connection is None:
+            self.runtime.pool.abandon(self)
+            if fresh_key is not None:
+                fresh_key.source.forget(self)
+        self.give_up(error)
 
     # --- the end ---
 
@@ -726,21 +638,12 @@ class Attempt:
         self.close()
         self.failed(error)
 
-    def expire(self, error: ProviderError) -> None:
-        """Process a timeout. If an error's status has arrived, that error is reported instead."""
-        if self.over:
-            return
-        if self._body is None:
-            self.give_up(error)
-        else:
-            self._body.expire(error)
-
     def abort(self) -> None:
         """End the attempt without a report, in whatever state it is. May be called again."""
         if self.over and self.connection is None:
             return
         if self.connection is None:
-            self._runtime.pool.abandon(self)
+            self.runtime.pool.abandon(self)
             if self.prepared.fresh_key is not None:
                 self.prepared.fresh_key.source.forget(self)
         self._leave()
@@ -751,17 +654,17 @@ class Attempt:
         self.over = True
         self.receiver = NOBODY  # else it would refer to itself
         if self._timer is not None:
-            self._runtime.timers.cancel(self._timer)
+            self.runtime.timers.cancel(self._timer)
             self._timer = None
-        if self in self._runtime.buffered.most:
-            self._runtime.buffered.forget(self)
+        if self.body in self.runtime.buffered.most:
+            self.runtime.buffered.forget(self.body)
 
     def release(self) -> None:
         """Drop what refers back to this attempt, which is over and not read any more. It is then freed with its call,
         and is no work for the garbage collector, whose pauses stop all streams."""
-        if isinstance(self._body, StreamBody):
-            self._body.release()
-        self._body = self._tap = self.steps = self._ended = None
+        if isinstance(self.body, StreamBody):
+            self.body.release()
+        self.body = self._tap = self.steps = None
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -774,7 +677,7 @@ class Attempt:
 
     def drain(self) -> None:
         """Let the connection read the rest of the body, so that it can be reused. A forwarder gets it."""
-        connection, deliver = self.connection, self.is_forwarded
+        connection, deliver = self.connection, self.prepared.forwarder is not None
         if connection is not None:
             if self._tap is not None and not deliver:
                 self._tap.ended("whole")

@@ -6,6 +6,7 @@ import abc
 import enum
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from ...providers.catalog.json_stream import DONE_MARK
@@ -80,7 +81,7 @@ class Body(abc.ABC):
         self._attempt.give_up(error)
 
     def kept_bytes(self) -> int:
-        """Return the number of received bytes that are kept in memory."""
+        """Return the number of received bytes that are kept in memory. Takes linear time in that number."""
         return self.received
 
     def partial_response(self) -> Response | None:
@@ -112,8 +113,16 @@ class Body(abc.ABC):
         self._next_look = min(received + STEP_BYTES, limit)
         self.bytes_left = self._next_look - received
         grown, self._looked_at = received - self._looked_at, received
-        self._attempt.grown(grown)
+        self._attempt.runtime.buffered.grown(self, grown)
         return True
+
+    def give_way(self) -> None:
+        """Fail at the next tick, because the buffered responses of all calls are too large and this one is the largest.
+
+        The failure waits for the next tick because the bytes of another call are being processed now.
+        """
+        attempt = self._attempt
+        attempt.soon(partial(attempt.give_up, attempt.runtime.buffered.too_much()))
 
 
 # --- the form of a body, by its first bytes ---

@@ -1,6 +1,6 @@
 """Bound the memory of all answers of one engine together, and choose the call that fails beyond the limit.
 
-A cap on one answer does not bound a thousand of them. Each attempt reports the bytes that it has received, once per
+A cap on one answer does not bound a thousand of them. Each reader reports the bytes that it has received, once per
 `STEP_BYTES`, so that it costs nothing per event. Most bytes of a stream are not kept (the JSON around each delta). The
 bytes that are kept are counted only if the sum of the received bytes would exceed the limit.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...providers.model.provider_error import ProviderError, malformed
 
 if TYPE_CHECKING:
-    from .attempt import Attempt
+    from .body import Body
 
 STEP_BYTES = 64 * 1024
 """The number of bytes that an answer receives between two reports. A smaller answer is not counted."""
@@ -35,20 +35,21 @@ class Buffered:
     def __init__(self, limit: int) -> None:
         self.limit: int = limit
         self.total: int = 0
-        self.most: dict[Attempt, int] = {}
-        self._counted: dict[Attempt, int] = {}  # bytes that each kept at its last count
+        self.most: dict[Body, int] = {}
+        self._counted: dict[Body, int] = {}  # bytes that each kept at its last count
 
-    def grown(self, owner: Attempt, size: int) -> None:
-        """Record that the owner of an answer has received `size` more bytes."""
-        self.most[owner] = self.most.get(owner, 0) + size
+    def grown(self, reader: Body, size: int) -> None:
+        """Record that the reader of an answer has received `size` more bytes."""
+        self.most[reader] = self.most.get(reader, 0) + size
         self.total += size
         if self.total > self.limit:
             self._make_room()
 
-    def forget(self, owner: Attempt) -> None:
-        """Remove an owner that keeps nothing any more. Idempotent."""
-        self.total -= self.most.pop(owner, 0)
-        self._counted.pop(owner, None)
+    def forget(self, reader: Body | None) -> None:
+        """Remove a reader that keeps nothing any more. Idempotent."""
+        if reader is not None and reader in self.most:
+            self.total -= self.most.pop(reader)
+            self._counted.pop(reader, None)
 
     def too_much(self) -> ProviderError:
         """Return the error of the call that fails to make room."""
@@ -57,12 +58,12 @@ class Buffered:
 
     def _make_room(self) -> None:
         """Count the answers that may keep less than they received; if that is not enough, fail the largest one."""
-        for owner in sorted(self.most, key=self.most.__getitem__, reverse=True):
-            most, counted = self.most[owner], self._counted.get(owner, 0)
+        for reader in sorted(self.most, key=self.most.__getitem__, reverse=True):
+            most, counted = self.most[reader], self._counted.get(reader, 0)
             if most <= counted * WORTH_COUNTING:
                 continue
-            kept = min(owner.kept_bytes(), most)
-            self.most[owner] = self._counted[owner] = kept
+            kept = min(reader.kept_bytes(), most)
+            self.most[reader] = self._counted[reader] = kept
             self.total -= most - kept
             if self.total <= self.limit // 2:
                 return

@@ -403,8 +403,8 @@ class RunningCall:
     def _take_kept(self, answers: AnswerStore) -> bool:
         """Take an answer that was kept, in place of sending the call. Returns False if there is none."""
         prepared = self._prepared
-        reads = prepared.durable is not None and prepared.durable.reads
-        kept = answers.notes.take(answers.find, prepared) if prepared.forwarder is None and not reads else None
+        is_sent = prepared.forwarder is not None or prepared.reads
+        kept = None if is_sent else answers.notes.take(answers.find, prepared)
         if kept is not None:
             self._admission = None  # the call is sent nowhere
             attempt = self._attempt = Attempt(
@@ -747,10 +747,10 @@ class RunningCall:
         self._sign(error, attempt)
         runtime, now, delivered = self._runtime, self._runtime.loop.clock(), self._delivered
         answer = attempt.prepared.durable or attempt.prepared.continued
-        at_once = unread or attempt.asks_for_another_key(error)
+        at_once = unread or attempt.prepared.asks_for_another_key(error)
         progress = None
         if answer is not None:
-            part, lasted = attempt.partial_response(), attempt.answered_for(now)
+            part, lasted = attempt.partial_response(), now - attempt.head_at if 200 <= attempt.status < 300 else 0.0
             progress = answer.take(attempt, part, error, now, lasted, at_once=at_once, delivered=delivered)
         if progress is None:
             progress = LOST if delivered else SENT_AT_ONCE if at_once else SENT_AGAIN
@@ -815,7 +815,7 @@ class RunningCall:
     def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
         admission = self._admission
         assert admission is not None
-        if unread or rival.asks_for_another_key(error):
+        if unread or rival.prepared.asks_for_another_key(error):
             self._begin_beside(rival.prepared, rival.clocks, rival.permit, fresh=unread)
         else:
             self._rival = None

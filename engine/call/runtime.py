@@ -180,6 +180,14 @@ class Runtime:
         self.sockets: ConversationSockets = ConversationSockets(self)
         self._next: list[tuple[Action, Callable[[Exception], None]]] = []
 
+    def tap(self, exchange: Exchange, prepared: Prepared, call: object) -> Tap | None:
+        """Return an exchange that lets the recording and the store of answers note everything; None if neither does."""
+        recorders = (self.recording, None if prepared.reads else self.answers)
+        given = [each for each in recorders if each is not None]
+        named = [(each.notes.take(each.note, prepared, call), each.notes) for each in given]
+        notes = [(note, guard) for note, guard in named if note is not None]
+        return Tap(notes, exchange) if notes else None
+
     def soon(self, action: Action, on_defect: Callable[[Exception], None]) -> None:
         """Perform an action at the loop's next tick, outside the code that runs now. on_defect: called if it raises."""
         if not self._next:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.catalog.dialect import TurnError
 from ...providers.model.prefix_cache import Tie
+from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Request, prefix_cache_of
 from ...transport.errors import Phase, TransportError
 from ...transport.exchange import Exchange, FastReader, RawHeaders, WireHead
@@ -174,10 +175,9 @@ class ConversationSockets:
         return False
 
     def open(self, attempt: Attempt, turn: ConversationTurn, connection: Connection, label: str) -> bool:
-        """Ask for a WebSocket over a connection. Returns False if another call of the conversation has one meanwhile.
-
-        Raises `ProviderError` if the provider's `sign` does.
-        """
+        """Ask for a WebSocket over a connection. Returns False if the connection is for the request itself: another
+        call of the conversation has a socket meanwhile."""
+        turn.upgrades = False
         key = turn.conversation, attempt.prepared.origin
         if key in self._sockets:
             self.place(key[1]).over_http["busy"] += 1
@@ -190,9 +190,13 @@ class ConversationSockets:
         )
         try:
             socket.shake_hands(attempt, label)
-        except BaseException:
+        except BaseException as error:
             del self._sockets[key]
-            raise
+            if not isinstance(error, ProviderError):
+                raise
+            attempt.close()
+            attempt.on_no_key(error)
+            return True
         if self._expiry is None:
             self._expire_at(socket.opened_at + MAX_AGE)
         return True

@@ -150,7 +150,7 @@ class StreamBody(Body):
             error = terminal.error
             if error.request_id is None:
                 error.request_id = attempt.request_id
-            if error.retryable or attempt.is_forwarded:
+            if error.retryable or attempt.prepared.forwarder is not None:
                 attempt.drain()  # busy, but in order: the next attempt may have its connection
             attempt.give_up(error)
             return

@@ -275,16 +275,16 @@ class Stepping:
     def __init__(self) -> None:
         self.over = False
         self.paused = False
-        self.steps: list[int] = []
+        self.delivered: list[int] = []
         self.due: list[Callable[[], None]] = []
-        self.ends = 0
+        self.ends = self.resumed = 0
 
     @property
     def receiver(self) -> Any:
-        return SimpleNamespace(deliver=lambda events: self.steps.append(len(events)))
+        return SimpleNamespace(deliver=lambda events: self.delivered.append(len(events)))
 
-    def stepped(self, then: Callable[[], object]) -> None:
-        then()
+    def resume(self) -> None:
+        self.resumed += 1
 
     def soon(self, action: Callable[[], None]) -> None:
         self.due.append(action)
@@ -301,26 +301,26 @@ class Stepping:
 @pytest.mark.parametrize(("count", "expected"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
 def test_64_events_are_delivered_in_a_step(count: int, expected: list[int]) -> None:
     attempt = Stepping()
-    steps = Steps(cast(Any, attempt), [A] * count, attempt.end)
-    steps.go_on()
+    steps = Steps(cast(Any, attempt))
+    steps.deliver([A] * count, attempt.end)
     for place in range(1, len(expected) + 1):
-        assert (attempt.steps, attempt.ends) == (expected[:place], 0)
+        assert (attempt.delivered, attempt.ends) == (expected[:place], 0)
         steps.schedule()
         assert len(attempt.due) == 1
         attempt.tick()
-    assert (attempt.steps, attempt.ends, attempt.due) == (expected, 1, [])
+    assert (attempt.delivered, attempt.ends, attempt.resumed, attempt.due) == (expected, 1, 1, [])
 
 
 def test_a_paused_or_ended_attempt_gets_no_step() -> None:
     for what in ("paused", "over"):
         attempt = Stepping()
-        steps = Steps(cast(Any, attempt), [A] * 100, attempt.end)
-        steps.go_on()
+        steps = Steps(cast(Any, attempt))
+        steps.deliver([A] * 100, attempt.end)
         setattr(attempt, what, True)
         attempt.tick()
-        assert (attempt.steps, attempt.due) == ([64], [])
+        assert (attempt.delivered, attempt.due) == ([64], [])
         setattr(attempt, what, False)
         steps.schedule()
         attempt.tick()
         attempt.tick()
-        assert (attempt.steps, attempt.ends) == ([64, 36], 1)
+        assert (attempt.delivered, attempt.ends) == ([64, 36], 1)

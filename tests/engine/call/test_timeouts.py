@@ -331,7 +331,7 @@ def test_the_size_of_an_answer_is_checked_every_64_kib(limit: int) -> None:
     errors: list[str] = []
     attempt: Any = SimpleNamespace(
         prepared=SimpleNamespace(shared=SimpleNamespace(limits=ms.EngineLimits(max_response_bytes=limit))),
-        grown=grown.append,
+        runtime=SimpleNamespace(buffered=SimpleNamespace(grown=lambda _, size: grown.append(size))),
         give_up=lambda error: errors.append(error.message),
     )
     body = AnswerBody(attempt)
