@@ -185,7 +185,7 @@ class EmbeddedEngine:
 
 def when_named(call: Call, on_named: Callable[[str], None]) -> None:
     """Call `on_named` with the resume token of a durable call as soon as its server has named the answer."""
-    durable = call._running._prepared.durable  # pyright: ignore[reportPrivateUsage]
+    durable = call._running.prepared.durable  # pyright: ignore[reportPrivateUsage]
     if durable is not None:
         durable.on_named = on_named
 

@@ -157,7 +157,7 @@ class Calls:
         """The cancelled calls whose servers are being asked to end their answers; none once the engine is closed."""
         if self.closed or self.home.is_forked:
             return []
-        return [call for call in self.running() if call.is_cancelling]
+        return [call for call in self.running() if call.cancelling is not None]
 
     async def servers_reached(self) -> None:
         """Wait for the end of the calls that are `cancelling` now."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from ..providers.errors import ManystreamError
 from ..providers.json.json_values import dumps_printable
+from .call.completion import CallFigures
 from .private_socket import (
     LocalStream,
     PrivateSocketError,
@@ -153,15 +154,15 @@ class Monitor:
     async def _describe(self) -> dict[str, object]:
         now = self._backend.clock()
         calls = self._calls.running()
-        oldest = [call.figures(now) for call in calls[:LISTED]]
+        oldest = [figures_of(call, now) for call in calls[:LISTED]]
         streams = 0
         states: Counter[CallState] = Counter()
         quietest: list[tuple[float, int, RunningCall]] = []
         for start in range(0, len(calls), SLICE):
             running = [call for call in calls[start : start + SLICE] if call.completion is None]
-            streams += sum(call.stream for call in running)
+            streams += sum(call.prepared.stream for call in running)
             states.update(call.state for call in running)
-            keyed = [(call.quiet(now), -call.number, call) for call in running]
+            keyed = [(quiet(call, now), -call.number, call) for call in running]
             quietest = heapq.nlargest(LISTED, [*quietest, *keyed])
             await self._backend.checkpoint()
         return {
@@ -173,8 +174,33 @@ class Monitor:
             "streams": streams,
             "statistics": _as_members(self._calls.totals({state.value: count for state, count in states.items()})),
             "oldest": oldest,
-            "quietest": [call.figures(now) for _, _, call in quietest if call.completion is None],
+            "quietest": [figures_of(call, now) for _, _, call in quietest if call.completion is None],
         }
+
+
+# --- figures ---
+
+
+def quiet(call: RunningCall, now: float) -> float:
+    """Return the seconds since a byte was last sent or received; the call's age while it has no connection."""
+    connection = None if call.attempt is None else call.attempt.connection
+    return now - (call.started if connection is None else connection.last_activity)
+
+
+def figures_of(call: RunningCall, now: float) -> CallFigures:
+    """Return the figures of a running call, without any content. `now`: the time on the loop's clock."""
+    prepared, attempt = call.prepared, call.attempt
+    return CallFigures(
+        number=call.number,
+        provider=prepared.provider.name,
+        model=prepared.model,
+        stream=prepared.stream,
+        state=call.state.value,
+        age=now - call.started,
+        quiet=quiet(call, now),
+        attempts=call.attempts,
+        request_id=None if attempt is None else attempt.request_id,
+    )
 
 
 # --- figures as JSON ---

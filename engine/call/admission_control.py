@@ -21,6 +21,10 @@ class AttemptPermit(Protocol):
         """Where the attempt goes, as `provider/model`."""
         ...
 
+    def connected(self) -> None:
+        """Receive the report that the attempt has a connection."""
+        ...
+
 
 class AdmissionControl(Protocol):
     """Admission control of one call. A call without it begins its attempts at once, and goes where its request says."""
@@ -42,16 +46,12 @@ class AdmissionControl(Protocol):
         ...
 
     def enter(self, call: RunningCall, deadline: float, now: float, *, again: bool) -> None:
-        """Let the call wait until it may begin an attempt. It calls `call.admitted` or `call.rejected` then, which may
+        """Let the call wait until it may begin an attempt. It calls `call.begin` or `call.rejected` then, which may
         be before this method returns.
 
         deadline: the time at which the call's own timer ends the wait.
         again: the call was sent before.
         """
-        ...
-
-    def connected(self, attempt: Attempt) -> None:
-        """Receive the report that an attempt has a connection."""
         ...
 
     def confirm(self, attempt: Attempt) -> None:
@@ -80,7 +80,7 @@ class AdmissionControl(Protocol):
         ...
 
     def lost(self, attempt: Attempt) -> None:
-        """Receive the report that one of two attempts was aborted."""
+        """End one of two attempts, unless it has failed."""
         ...
 
     def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:

@@ -68,6 +68,8 @@ STEP_WORDS = {
 }
 """Phase of a dial → what the attempt was doing, for the message of a timeout; else it was connecting."""
 
+UNAUTHORIZED = 401
+
 
 class Listener(Protocol):
     """The receiver of an attempt's reports. After `on_answer`, `on_attempt_failure` or `on_defect`, none follows."""
@@ -84,10 +86,6 @@ class Listener(Protocol):
     def on_dequeued(self, attempt: Attempt) -> None:
         """Receive the report that the attempt waits no longer for a place in the pool: its dial began, or it has an
         idle connection."""
-        ...
-
-    def on_connected(self, attempt: Attempt) -> None:
-        """Receive the report that the request was given to a connection."""
         ...
 
     def on_head(self, attempt: Attempt) -> None:
@@ -259,7 +257,8 @@ class Attempt:
     @property
     def sent(self) -> bool:
         """True if a byte of the request, or of the one that created a durable answer, may have reached the server."""
-        return self.phase in SENT or self.prepared.reads
+        durable = self.prepared.durable
+        return self.phase in SENT or (durable is not None and durable.reads)
 
     def partial_response(self) -> Response | None:
         """Return the part of a stream that has arrived; None if nothing has."""
@@ -317,6 +316,14 @@ class Attempt:
             if self.prepared.fresh_key is not None:
                 self.prepared.fresh_key.hide_latest(error)
             self._listener.on_attempt_failure(self, error, unread=False)
+
+    def asks_for_another_key(self, error: ProviderError) -> bool:
+        """Return whether the request can be sent with another key, once, because the server has refused this one."""
+        fresh_key = self.prepared.fresh_key
+        if error.http_status != UNAUTHORIZED or fresh_key is None:
+            return False
+        self.prepared.fresh_key = fresh_key.for_last_time()
+        return fresh_key.source.refused(self.prepared.secrets.key) and fresh_key.asks_again
 
     def timings(self) -> Timings:
         """Return the times of the attempt's steps."""
@@ -387,7 +394,8 @@ class Attempt:
         if waited:
             self.dequeued_at = now
             self._listener.on_dequeued(self)
-        self._listener.on_connected(self)
+        if self.permit is not None:
+            self.permit.connected()
         if self.paused:
             self.pause()
         self.arm()
@@ -451,7 +459,8 @@ class Attempt:
 
     def read_with(self, body: Body) -> None:
         """Let another reader read the body, from the next bytes on."""
-        self.runtime.buffered.forget(self.body)
+        if self.body in self.runtime.buffered.most:
+            self.runtime.buffered.forget(self.body)
         self.body = body
 
     def on_body(self, data: bytes) -> FastPath | None:

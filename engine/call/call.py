@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from ...providers.catalog.dialect import DeltaTarget
-from ...providers.errors import InvalidRequestError
 from ...providers.model.events import Done, ErrorEvent, Event, Start
 from ...providers.model.options import Retry
 from ...providers.model.provider_error import ErrorCategory, ProviderError
 from ...providers.model.response import Response
-from ...providers.model.rules import text as text_rule
 from ...providers.wire.delta_template import Match
 from ...transport.backend import Event as Flag
 from ...transport.timers import Deadline
@@ -36,7 +34,7 @@ from .attempt import NOBODY, Attempt
 from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .cancelling import Cancelling
-from .completion import CallFigures, Completion, Timings
+from .completion import Completion, Timings
 from .next_step import (
     UNANSWERED,
     Complete,
@@ -51,7 +49,7 @@ from .next_step import (
     Wait,
     next_step,
 )
-from .runtime import AnswerStore, Runtime
+from .runtime import Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: NoteLogger = NoteLogger("manystream.engine")
@@ -66,8 +64,6 @@ SENT_AGAIN, SENT_AT_ONCE, LOST = Progress(Verdict.AGAIN), Progress(Verdict.AGAIN
 
 NEEDS_PERMIT = (Verdict.AGAIN, Verdict.REST)
 """The verdicts after which traffic control is asked."""
-
-TEXT = text_rule("text that is not empty", empty=False)
 
 QUEUE, TOTAL = Clock.QUEUE, Clock.TOTAL
 """The timeouts of a call that waits."""
@@ -149,15 +145,23 @@ class RunningCall:
 
     An attempt judges its own timeouts. The call itself judges them while it waits for traffic control or for a retry.
 
+    runtime: what it shares with the other calls of its engine.
+    prepared: the request of the next attempt, or of the latest one.
     number: the position of the call among the engine's calls, counted from 1.
     counters: the counters of the call's provider, which all calls to this provider update.
+    admission: admission control; None in an engine without `traffic`.
     completion: the final record, once the call has ended.
+    started: the time at which it was started.
+    attempt: the latest attempt.
+    attempts: how many it has made.
+    rival: a second attempt under way: the first of both with content stays.
+    cancelling: it was cancelled, and waits until its server knows that.
     is_paused: the call reads no more until it is resumed.
     """
 
-    _runtime: Runtime
+    runtime: Runtime
     _hooks: CallHooks
-    _prepared: Prepared
+    prepared: Prepared
     counters: Counters
     number: int
     _clocks: Clocks
@@ -165,26 +169,25 @@ class RunningCall:
     _on_event: OnEvent
     _on_completion: OnCompletion | None
     _finish_response: Callable[[Response], None] | None
-    _admission: AdmissionControl | None = None
+    admission: AdmissionControl | None = None
     completion: Completion | None = field(default=None, init=False)
-    _started: float = field(init=False)
+    started: float = field(init=False)
+    attempt: Attempt | None = field(default=None, init=False)
+    attempts: int = field(default=0, init=False)
+    rival: Attempt | None = field(default=None, init=False)
+    cancelling: Cancelling | None = field(default=None, init=False)
+    is_paused: bool = field(default=False, init=False)
     _state: CallState = field(default=QUEUED, init=False)  # of a call without an attempt under way
-    _attempt: Attempt | None = field(default=None, init=False)  # the latest
-    # a second attempt under way: the first of both with content stays
-    _rival: Attempt | None = field(default=None, init=False)
-    _cancelling: Cancelling | None = field(default=None, init=False)
     _timer: Deadline | None = field(default=None, init=False)  # while no attempt is under way
     _queued_since: float = field(init=False)  # the time at which the current wait began; `math.inf` for none
     _queued_before: float = field(default=0.0, init=False)  # seconds for which it had waited when it was last sent
-    _attempts: int = field(default=0, init=False)
-    _counted: int = field(default=0, init=False)  # of them, those that count against `Retry.max_attempts`
+    _counted: int = field(default=0, init=False)  # the attempts that count against `Retry.max_attempts`
     _resent: int = field(default=0, init=False)
     # the server may have read the latest attempt's request, and gave no whole answer
     _unanswered: bool = field(default=False, init=False)
     _delivered: bool = field(default=False, init=False)  # `on_event` has had an event: the call cannot be repeated
     # an unstreamed call that is sent as a stream, of which it delivers nothing
     _is_whole: bool = field(default=False, init=False)
-    is_paused: bool = field(default=False, init=False)
     _step: Step = field(default=OPEN, init=False)
     _outcome: Completion | None = field(default=None, init=False)  # what `completion` will be
     _terminal: Sequence[Event] = field(default=(), init=False)  # the events that the stream ends with
@@ -193,81 +196,46 @@ class RunningCall:
     _starting: bool = field(default=False, init=False)  # `start_*` has not returned yet: no callback may run
 
     def __post_init__(self) -> None:
-        self._started = self._queued_since = self._runtime.loop.clock()
+        self.started = self._queued_since = self.runtime.loop.clock()
 
     def __repr__(self) -> str:
-        kind = "stream" if self._prepared.stream else "request"
-        return f"<Call {kind} to {self._prepared.provider.name} {self.state.value}, attempt {self._attempts}>"
+        kind = "stream" if self.prepared.stream else "request"
+        return f"<Call {kind} to {self.prepared.provider.name} {self.state.value}, attempt {self.attempts}>"
 
     # --- for programs: documented in `Call` (handle.py) ---
 
     @property
     def state(self) -> CallState:
-        attempt = self._attempt
+        attempt = self.attempt
         return self._state if self._state is not QUEUED or attempt is None or attempt.over else attempt.state
-
-    @property
-    def target(self) -> str:
-        if self._attempt is not None and self._attempt.permit is not None:
-            return self._attempt.permit.target
-        if self._admission is not None:
-            return self._admission.target
-        return f"{self._prepared.provider.name}/{self._prepared.model}"
-
-    @property
-    def waiting_for(self) -> str:
-        return "" if self._admission is None else self._admission.waiting_for
-
-    @property
-    def resume_token(self) -> str | None:
-        durable = self._prepared.durable
-        return None if durable is None else durable.token(self._prepared)
 
     def cancel(self) -> None:
         if self._step is not OPEN:
             return
-        durable, attempt = self._prepared.durable, self._attempt
-        if durable is None or self._runtime.loop.forked or durable.ended:
+        durable, attempt = self.prepared.durable, self.attempt
+        if durable is None or self.runtime.loop.forked or durable.ended:
             self.end(cancelled())
         elif durable.answer_id is None:
             sent = self._unanswered or (attempt is not None and attempt.sent and not attempt.over)
             self.end(cancelled(f"the call was cancelled{NO_ID_YET if sent else ''}"))
         else:
             # Complete when the server knows that, or does not answer in time.
-            self._cancelling = Cancelling(self, durable, self._prepared, self._runtime)
-            self._fail(self._cancelling.error)
+            self.cancelling = Cancelling(self, durable, self.prepared, self.runtime)
+            self._fail(self.cancelling.error)
             self._disarm()
             self._state = ENDED
             if attempt is not None:
                 attempt.abort()
 
-    def steer(self, text: str) -> None:
-        TEXT.check(text, "text")
-        if self._step is not OPEN or self._attempt is None or not self._attempt.steer(text):
-            raise InvalidRequestError(
-                "steer", "takes an answer that is under way over the WebSocket of a conversation (websocket=True)"
-            )
-
-    def pause(self) -> None:
-        self.is_paused = True
-        for attempt in self._under_way:
-            attempt.pause()
-
-    def resume(self) -> None:
-        self.is_paused = False
-        for attempt in self._under_way:
-            # It may read and deliver what TLS has buffered.
-            self._runtime.home.context.copy().run(attempt.resume)
-
     async def wait(self) -> Completion:
         """Wait for the completion, which the callback (if any) has been given by then. Cancelling the wait leaves the
         call running; `async with call:` cancels both. Raises `EngineClosedError` away from the engine's home."""
         if self.completion is None:
-            self._runtime.home.check()
-        await self._runtime.backend.checkpoint()
+            self.runtime.home.check()
+        await self.runtime.backend.checkpoint()
         if self.completion is None:
             if self._ended is None:
-                self._ended = self._runtime.backend.event()
+                self._ended = self.runtime.backend.event()
             await self._ended.wait()
         assert self.completion is not None
         return self.completion
@@ -275,52 +243,23 @@ class RunningCall:
     # --- for the engine ---
 
     @property
-    def _under_way(self) -> list[Attempt]:
-        return [attempt for attempt in (self._attempt, self._rival) if attempt is not None]
-
-    def quiet(self, now: float) -> float:
-        """Return the seconds since a byte was last sent or received; the call's age while it has no connection."""
-        connection = self._attempt.connection if self._attempt is not None else None
-        return now - (connection.last_activity if connection is not None else self._started)
-
-    @property
     def label(self) -> str:
         """The call's number, provider and model, for log records and reports."""
-        return f"call {self.number} ({self._prepared.provider.name}/{self._prepared.model})"
-
-    @property
-    def stream(self) -> bool:
-        """True if the request asks for a streamed response."""
-        return self._prepared.stream
-
-    def figures(self, now: float) -> CallFigures:
-        """Return the figures of a running call, without any content. `now`: the time on the loop's clock."""
-        attempt = self._attempt
-        return CallFigures(
-            number=self.number,
-            provider=self._prepared.provider.name,
-            model=self._prepared.model,
-            stream=self._prepared.stream,
-            state=self.state.value,
-            age=now - self._started,
-            quiet=self.quiet(now),
-            attempts=self._attempts,
-            request_id=attempt.request_id if attempt is not None else None,
-        )
+        return f"call {self.number} ({self.prepared.provider.name}/{self.prepared.model})"
 
     def end(self, error: ProviderError) -> None:
         """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration.
 
         Does nothing in a forked process, where the call is the parent's.
         """
-        if self._step is not OPEN or self._runtime.loop.forked:
+        if self._step is not OPEN or self.runtime.loop.forked:
             return
         self._fail(error)
         try:
             self._stop()
             self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         finally:
-            self._runtime.soon(self.finish, self.on_defect)
+            self.runtime.soon(self.finish, self.on_defect)
 
     def end_now(self, reason: str, *, forced: bool = False) -> None:
         """Cancel the call and complete it before this returns. A closing engine has no next iteration.
@@ -343,20 +282,20 @@ class RunningCall:
         The call ends in whatever state it is in, without running the code that raised.
         """
         with contextlib.suppress(Exception):
-            hide_words(error, self._prepared.secrets)  # the error may quote what a server sent
+            hide_words(error, self.prepared.secrets)  # the error may quote what a server sent
         with contextlib.suppress(Exception):
             logger.error("%r failed because of a defect in manystream", self, exc_info=error)
         if self._step is OPEN:
             failure = internal(error)
             with contextlib.suppress(Exception):
-                redacted(failure, self._prepared.secrets)  # in place, because its frames hold what was received
+                redacted(failure, self.prepared.secrets)  # in place, because its frames hold what was received
             try:
                 self._fail(failure)
             except Exception:  # the partial response cannot be parsed, either
                 with contextlib.suppress(Exception):
                     logger.exception("the partial response of %r is lost", self)
-                outcome = Completion(success=False, error=failure, attempts=self._attempts)
-                self._settle(outcome, (ErrorEvent(failure),) if self._prepared.stream else ())
+                outcome = Completion(success=False, error=failure, attempts=self.attempts)
+                self._settle(outcome, (ErrorEvent(failure),) if self.prepared.stream else ())
         self._finish_by_all_means()
 
     # --- the wait to be sent ---
@@ -387,35 +326,26 @@ class RunningCall:
         """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
         if self._step is not OPEN:
             return  # an observer has ended the call
+        answers, prepared = self.runtime.answers, self.prepared
         if again:
             self._enter_queue()
-        elif self._runtime.answers is not None and self._take_kept(self._runtime.answers):
-            return
-        admission = self._admission
+        elif answers is not None and prepared.forwarder is None and not prepared.reads:
+            kept = answers.notes.take(answers.find, prepared)
+            if kept is not None:
+                self.admission = None  # the call is sent nowhere
+                attempt = self.attempt = Attempt(
+                    prepared, self, self.runtime, self._clocks, self.started, math.inf, self.is_paused
+                )
+                self.runtime.soon(partial(attempt.replay, kept), self.on_defect)
+                return
+        admission = self.admission
         if admission is None:
-            self._begin()
+            self.begin()
             return
-        now = self._runtime.loop.clock() if again else self._started
+        now = self.runtime.loop.clock() if again else self.started
         admission.enter(self, self._deadline()[0], now, again=again)
-        if self._state is QUEUED and (self._attempt is None or self._attempt.over):
+        if self._state is QUEUED and (self.attempt is None or self.attempt.over):
             self._arm()  # it waits
-
-    def _take_kept(self, answers: AnswerStore) -> bool:
-        """Take an answer that was kept, in place of sending the call. Returns False if there is none."""
-        prepared = self._prepared
-        is_sent = prepared.forwarder is not None or prepared.reads
-        kept = None if is_sent else answers.notes.take(answers.find, prepared)
-        if kept is not None:
-            self._admission = None  # the call is sent nowhere
-            attempt = self._attempt = Attempt(
-                self._prepared, self, self._runtime, self._clocks, self._started, math.inf, self.is_paused
-            )
-            self._runtime.soon(partial(attempt.replay, kept), self.on_defect)
-        return kept is not None
-
-    def admitted(self, permit: AttemptPermit) -> None:
-        """Begin an attempt: traffic control admits the call."""
-        self._begin(permit)
 
     def rejected(self, error: ProviderError) -> None:
         """Fail: traffic control never admits the call."""
@@ -424,7 +354,7 @@ class RunningCall:
 
     def redirect(self, request: TargetRequest) -> None:
         """Take the request for another target. The next attempt is sent there."""
-        self._prepared, self._finish_response = request.prepared, request.finish_response
+        self.prepared, self._finish_response = request.prepared, request.finish_response
         # The time to wait is the call's own; the other timeouts may be the target's.
         self._clocks = dataclasses.replace(request.clocks, queue=self._clocks.queue)
         if request.counters is not self.counters:
@@ -437,14 +367,14 @@ class RunningCall:
 
         The call gets the whole answer all the same, and keeps its timeouts.
         """
-        self._prepared, self._finish_response = request.prepared, request.finish_response
+        self.prepared, self._finish_response = request.prepared, request.finish_response
         self._is_whole = True
 
     def _enter_queue(self) -> None:
         """Wait to be sent, or go on waiting."""
         self._state = QUEUED
         if self._queued_since == math.inf:
-            self._queued_since = self._runtime.loop.clock()
+            self._queued_since = self.runtime.loop.clock()
 
     def _leave_queue(self, now: float) -> None:
         """Wait no longer."""
@@ -454,7 +384,7 @@ class RunningCall:
 
     def _deadline(self) -> tuple[float, Clock]:
         """Return the next deadline and its timeout, while no attempt is under way."""
-        deadline = self._started + self._clocks.total
+        deadline = self.started + self._clocks.total
         if self._state is QUEUED:
             own = self._queued_since - self._queued_before + self._clocks.queue
             if own < deadline:
@@ -466,11 +396,11 @@ class RunningCall:
         self._disarm()
         when = min(when, self._deadline()[0])
         if self._step is OPEN and when < math.inf:
-            self._timer = self._runtime.timers.notify(when, self)
+            self._timer = self.runtime.timers.notify(when, self)
 
     def _disarm(self) -> None:
         if self._timer is not None:
-            self._runtime.timers.cancel(self._timer)
+            self.runtime.timers.cancel(self._timer)
             self._timer = None
 
     def on_timer(self) -> None:
@@ -479,13 +409,13 @@ class RunningCall:
         if self._step is not OPEN:
             return
         deadline, clock = self._deadline()
-        if deadline <= self._runtime.loop.clock():
-            waiting_for = self.waiting_for
-            where = f"waiting for {waiting_for}" if waiting_for else f"{self._state}, {self._prepared.origin}"
+        if deadline <= self.runtime.loop.clock():
+            waiting_for = "" if self.admission is None else self.admission.waiting_for
+            where = f"waiting for {waiting_for}" if waiting_for else f"{self._state}, {self.prepared.origin}"
             self._fail(timeout_error(clock, LENGTH[clock](self._clocks), where))
             self.finish()
         elif self._state is BACKOFF:
-            durable = self._prepared.durable
+            durable = self.prepared.durable
             if durable is not None and durable.answer_id is not None:
                 self._read_on(durable)
             else:
@@ -495,94 +425,74 @@ class RunningCall:
 
     # --- attempts ---
 
-    def _begin(self, permit: AttemptPermit | None = None, *, fresh: bool = False) -> None:
-        """Begin an attempt. `fresh`: on a connection that no request has used."""
+    def begin(self, permit: AttemptPermit | None = None, *, fresh: bool = False) -> None:
+        """Begin an attempt. permit: of traffic control, which admits the call. `fresh`: on a connection that no request
+        has used."""
         if self._timer is not None:
             self._disarm()
         self._enter_queue()
         if self._unanswered:
             self._resent += 1
-            self._runtime.resent += 1
+            self.runtime.resent += 1
             # A connection was lost: the others may be as old.
-            fresh = fresh or (self._attempt is not None and not self._attempt.is_whole)
-        self._attempts += 1
+            fresh = fresh or (self.attempt is not None and not self.attempt.is_whole)
+        self.attempts += 1
         self._counted += 1
         waited_since = self._queued_since - self._queued_before
-        if self._attempt is not None:
-            self._attempt.release()
-        attempt = self._attempt = Attempt(
-            self._prepared, self, self._runtime, self._clocks, self._started, waited_since, self.is_paused, permit
+        if self.attempt is not None:
+            self.attempt.release()
+        attempt = self.attempt = Attempt(
+            self.prepared, self, self.runtime, self._clocks, self.started, waited_since, self.is_paused, permit
         )
         self._send(attempt, fresh)
 
-    def begin_rival(self, request: TargetRequest, permit: AttemptPermit) -> None:
-        """Begin a second attempt beside the first one, over HTTP. The first of both with content stays; the other is
-        aborted."""
-        self._begin_beside(request.prepared, request.clocks, permit)
-
-    def _begin_beside(
+    def begin_rival(
         self, prepared: Prepared, clocks: Clocks, permit: AttemptPermit | None, *, fresh: bool = False
     ) -> None:
-        """Begin a second attempt. It has no queue timeout."""
-        self._attempts += 1
+        """Begin a second attempt, over HTTP. It has no queue timeout. The first of both with content stays; the other
+        is aborted."""
+        self.attempts += 1
         prepared.turn = None
-        self._rival = Attempt(prepared, self, self._runtime, clocks, self._started, math.inf, self.is_paused, permit)
-        self._send(self._rival, fresh)
-
-    @property
-    def rival(self) -> Attempt | None:
-        """The second attempt; None if there is none."""
-        return self._rival
+        self.rival = Attempt(prepared, self, self.runtime, clocks, self.started, math.inf, self.is_paused, permit)
+        self._send(self.rival, fresh)
 
     def _send(self, attempt: Attempt, fresh: bool) -> None:
         """Let an attempt take its key and a connection."""
         if self._hooks.attempt_started is not None:
-            self._hooks.attempt_started(self, self._attempts)  # the observer may end the call
+            self._hooks.attempt_started(self, self.attempts)  # the observer may end the call
         if not attempt.over:
             attempt.begin(fresh)
 
     def _go_on_with(self, attempt: Attempt) -> None:
         """Go on with one of two attempts alone: it has content, or the other one has failed. A price function may end
         the call."""
-        admission, first, rival, self._rival = self._admission, self._attempt, self._rival, None
+        admission, first, rival, self.rival = self.admission, self.attempt, self.rival, None
         assert admission is not None and first is not None and rival is not None, "there are two attempts"
         if attempt is rival:
             self._disarm()
             self.redirect(admission.chosen(rival))
-            self._attempt, self._prepared, now = rival, rival.prepared, self._runtime.loop.clock()
+            self.attempt, self.prepared, now = rival, rival.prepared, self.runtime.loop.clock()
             if rival.state is QUEUED:
                 self._queued_since = min(self._queued_since, now)
                 rival.queue_since = self._queued_since - self._queued_before
                 rival.arm()
             else:
                 self._leave_queue(now)
-        self._end_other(admission, first if attempt is rival else rival)
-
-    @staticmethod
-    def _end_other(admission: AdmissionControl, attempt: Attempt) -> None:
-        """End one of two attempts, unless it has failed."""
-        if not attempt.over:
-            attempt.abort()
-            admission.lost(attempt)
-        attempt.release()
+        admission.lost(first if attempt is rival else rival)
 
     # --- as the listener of attempts ---
 
     def on_key(self, attempt: Attempt) -> None:
-        if attempt is self._attempt:
-            self._prepared = attempt.prepared
+        if attempt is self.attempt:
+            self.prepared = attempt.prepared
 
     def on_dequeued(self, attempt: Attempt) -> None:
-        if attempt is self._attempt:
+        if attempt is self.attempt:
             self._leave_queue(attempt.dequeued_at)
 
-    def on_connected(self, attempt: Attempt) -> None:
-        if self._admission is not None and attempt.permit is not None:
-            self._admission.connected(attempt)
-
     def on_head(self, attempt: Attempt) -> None:
-        if self._admission is not None and 200 <= attempt.status < 300 and attempt.permit is not None:
-            self._admission.confirm(attempt)
+        if self.admission is not None and 200 <= attempt.status < 300 and attempt.permit is not None:
+            self.admission.confirm(attempt)
 
     def on_events(self, attempt: Attempt, events: Sequence[Event]) -> None:
         """Deliver events up to the first content, and record the time of the first content."""
@@ -593,20 +503,22 @@ class RunningCall:
                 attempt.receiver = self if observed is None else observed(self, self)
             attempt.receiver.deliver(events)  # else from the same read as the first
             return
-        if not self._chosen(attempt):
+        if self.rival is not None:
+            self._go_on_with(attempt)
+        if self._step is not OPEN:
             return
-        attempt.content_at = self._runtime.loop.now
+        attempt.content_at = self.runtime.loop.now
         if self._is_whole:
             attempt.receiver = NOBODY  # so that the call can be repeated
             return
         self._delivered = True
         self.deliver(events)
-        if self._attempt is None:
+        if self.attempt is None:
             return  # the call has ended
         attempt.receiver = self
         attempt.prepared.body = b""  # no attempt follows; a conversation may be many times as large as its answer
-        if self._admission is not None:
-            self._admission.first_content()
+        if self.admission is not None:
+            self.admission.first_content()
             if self._step is not OPEN:
                 return  # a function of the program has ended the call
         hooks = self._hooks
@@ -667,45 +579,28 @@ class RunningCall:
         self._terminal, self._on_event = (), nobody
         try:
             if self._step is OPEN:
-                self._settle(self._failure(callback_failed(failure)), ())
+                self._fail(callback_failed(failure), is_told=False)
             self.finish()
         except Exception as defect:
             self.on_defect(defect)
 
     # --- a durable answer ---
 
-    @property
-    def is_cancelling(self) -> bool:
-        """Whether the call was cancelled, and waits until its server knows that."""
-        return self._step is SETTLED and self._cancelling is not None
-
     def _read_on(self, durable: DurableAnswer, *, fresh: bool = False) -> None:
         """Begin an attempt that reads on in the answer. It needs no permit: the one that created the answer is held."""
-        before, self._prepared = self._attempt, durable.next_request(self._prepared)
+        before, self.prepared = self.attempt, durable.next_request(self.prepared)
         assert before is not None, "an attempt has created the answer, or began to read it"
         self._state = QUEUED
         clocks = dataclasses.replace(self._clocks, first_byte=min(self._clocks.first_byte, self._clocks.idle))
-        self._attempt = Attempt(self._prepared, self, self._runtime, clocks, self._started, paused=self.is_paused)
-        self._attempt.read_on_after(before)
+        self.attempt = Attempt(self.prepared, self, self.runtime, clocks, self.started, paused=self.is_paused)
+        self.attempt.read_on_after(before)
         before.release()
-        self._attempt.begin(fresh)
-
-    def _read_later(self, durable: DurableAnswer, step: ReadOn, seconds: float) -> None:
-        """Read on after a pause."""
-        durable.reads_later(self._runtime.loop.clock() + seconds if step.is_asked else -math.inf, is_cut=step.is_cut)
-        self._pause(seconds)
-        on_named, durable.on_named, token = durable.on_named, None, self.resume_token
-        if on_named is not None and token is not None:
-            on_named(token)
-
-    def _chosen(self, attempt: Attempt) -> bool:
-        """Let an attempt that has content be the call's only one. Returns False if the call has ended."""
-        if self._rival is not None and self._step is OPEN:
-            self._go_on_with(attempt)
-        return self._step is OPEN
+        self.attempt.begin(fresh)
 
     def on_answer(self, attempt: Attempt, response: Response, terminal: Event | None) -> None:
-        if not self._chosen(attempt):
+        if self.rival is not None:
+            self._go_on_with(attempt)
+        if self._step is not OPEN:
             return
         continued = attempt.prepared.continued
         if continued is not None and continued.so_far is not None:
@@ -723,14 +618,14 @@ class RunningCall:
                 success=True,
                 http_status=attempt.status,
                 response=response,
-                attempts=self._attempts,
+                attempts=self.attempts,
                 timings=attempt.timings(),
                 request_id=attempt.request_id,
                 headers=attempt.headers,
                 resent=self._resent,
             )
             attempt.accepted()
-            if not self._attempts:
+            if not self.attempts:
                 outcome.cached, outcome.cost, outcome.cost_unknown = True, 0.0, ""
             last = () if terminal is None else attempt.with_start((terminal,))
             if continued is not None and self._delivered:
@@ -741,13 +636,20 @@ class RunningCall:
     def on_attempt_failure(self, attempt: Attempt, error: ProviderError, *, unread: bool) -> None:
         if self._step is not OPEN:
             return
-        if attempt is self._rival:
-            self._rival_failed(attempt, error, unread=unread)
+        if attempt is self.rival:
+            if unread or attempt.asks_for_another_key(error):
+                self.begin_rival(attempt.prepared, attempt.clocks, attempt.permit, fresh=unread)
+            else:
+                assert self.admission is not None, "it has sent the second attempt"
+                self.rival = None
+                sign(error, attempt.prepared)
+                self.admission.rival_failed(attempt, error)
+            attempt.release()
             return
-        self._sign(error, attempt)
-        runtime, now, delivered = self._runtime, self._runtime.loop.clock(), self._delivered
+        sign(error, attempt.prepared)
+        runtime, now, delivered = self.runtime, self.runtime.loop.clock(), self._delivered
         answer = attempt.prepared.durable or attempt.prepared.continued
-        at_once = unread or attempt.prepared.asks_for_another_key(error)
+        at_once = unread or attempt.asks_for_another_key(error)
         progress = None
         if answer is not None:
             part, lasted = attempt.partial_response(), now - attempt.head_at if 200 <= attempt.status < 300 else 0.0
@@ -758,13 +660,13 @@ class RunningCall:
         else:
             self._unanswered = False
         outlook = Outlook(Limits.NONE, error)
-        if self._admission is not None and progress.verdict in NEEDS_PERMIT:
+        if self.admission is not None and progress.verdict in NEEDS_PERMIT:
             if progress is SENT_AT_ONCE and self.has_attempts_left:
-                self._admission.resent(attempt, error)
+                self.admission.resent(attempt, error)
             else:
                 most = self._retry.max_attempts
                 may_wait, left = most > 1 or progress.verdict is Verdict.REST, most - self._counted
-                outlook = self._admission.failed(attempt, error, left=left, may_wait=may_wait)
+                outlook = self.admission.failed(attempt, error, left=left, may_wait=may_wait)
                 if self._step is not OPEN:
                     return  # a function of the program has ended the call
                 if not outlook.is_counted:
@@ -780,26 +682,31 @@ class RunningCall:
     def _perform(self, step: NextStep, attempt: Attempt, partial: Answer | None) -> None:
         """Do what was decided after a failed attempt. partial: the answer whose rest is asked for, if it is."""
         if partial is not None and not isinstance(step, Fail):
-            self._prepared = partial.next_request(self._prepared)
-        durable, continued = attempt.prepared.durable, attempt.prepared.continued
+            self.prepared = partial.next_request(self.prepared)
+        durable, continued, runtime = attempt.prepared.durable, attempt.prepared.continued, self.runtime
         match step:
             case Send(fresh):
-                self._begin(attempt.permit, fresh=fresh)
-            case Wait() if self._rival is not None:
-                self._go_on_with(self._rival)
+                self.begin(attempt.permit, fresh=fresh)
+            case Wait() if self.rival is not None:
+                self._go_on_with(self.rival)
             case Wait():
                 self._enter_queue()
                 self._arm()
             case Pause(seconds, is_spent):
-                self._runtime.retry_reserve -= is_spent
-                self._runtime.retried += 1
+                runtime.retry_reserve -= is_spent
+                runtime.retried += 1
                 self._pause(seconds)
             case ReadOn():
                 assert durable is not None, "the server keeps the answer"
                 if step.after is None:
                     self._read_on(durable, fresh=step.fresh)
-                else:
-                    self._read_later(durable, step, step.after)
+                    return
+                until = runtime.loop.clock() + step.after if step.is_asked else -math.inf
+                durable.reads_later(until, is_cut=step.is_cut)
+                self._pause(step.after)
+                on_named, durable.on_named, token = durable.on_named, None, durable.token(self.prepared)
+                if on_named is not None and token is not None:
+                    on_named(token)
             case Complete():
                 assert continued is not None and continued.so_far is not None, "a part of the answer has arrived"
                 whole = continued.so_far
@@ -812,20 +719,9 @@ class RunningCall:
                 self._fail(error)
                 self.finish()
 
-    def _rival_failed(self, rival: Attempt, error: ProviderError, *, unread: bool) -> None:
-        admission = self._admission
-        assert admission is not None
-        if unread or rival.prepared.asks_for_another_key(error):
-            self._begin_beside(rival.prepared, rival.clocks, rival.permit, fresh=unread)
-        else:
-            self._rival = None
-            self._sign(error, rival)
-            admission.rival_failed(rival, error)
-        rival.release()
-
     def _pause(self, delay: float) -> None:
         """Wait without an attempt under way, before the next one."""
-        now = self._runtime.loop.clock()
+        now = self.runtime.loop.clock()
         self._leave_queue(now)
         self._state = BACKOFF
         self._arm(now + delay)
@@ -838,21 +734,18 @@ class RunningCall:
         """
         return self._counted < self._retry.max_attempts
 
-    def _sign(self, error: ProviderError, attempt: Attempt | None) -> None:
-        """Write into an error where the call was sent."""
-        prepared = self._prepared if attempt is None else attempt.prepared
-        error.provider, error.model = prepared.provider.name, prepared.model
-        error.host = prepared.head.headers[0][1].decode()  # the first header is Host
-
     # --- the end ---
 
-    def _failure(self, error: ProviderError, response: Response | None = None) -> Completion:
-        """Return the completion of a call that fails now, with the part of the response that has arrived."""
-        attempt = self._attempt
+    def _fail(self, error: ProviderError, response: Response | None = None, *, is_told: bool = True) -> None:
+        """Settle the call's outcome as a failure with `error`, with the part of the response that has arrived.
+
+        is_told: the stream ends with the error; else `on_event` raised.
+        """
+        attempt = self.attempt
         if not error.provider:
-            self._sign(error, None)
+            sign(error, self.prepared)
         timings = Timings() if attempt is None else attempt.timings()
-        outcome = Completion(False, error.http_status, response, error, self._attempts, timings)
+        outcome = Completion(False, error.http_status, response, error, self.attempts, timings)
         outcome.request_id, outcome.resent = error.request_id, self._resent
         if attempt is not None:
             outcome.http_status = error.http_status or attempt.status
@@ -862,11 +755,7 @@ class RunningCall:
                 outcome.response = attempt.partial_response()
             if attempt.prepared.continued is not None:
                 outcome.response = attempt.prepared.continued.joined(attempt, outcome.response)
-        return outcome
-
-    def _fail(self, error: ProviderError, response: Response | None = None) -> None:
-        """Settle the call's outcome as a failure with `error`."""
-        self._settle(self._failure(error, response), (ErrorEvent(error),) if self._prepared.stream else ())
+        self._settle(outcome, (ErrorEvent(error),) if self.prepared.stream and is_told else ())
 
     def _settle(self, outcome: Completion, terminal: Sequence[Event]) -> None:
         """Decide the outcome of the call, unless a function of the program has ended it meanwhile.
@@ -893,7 +782,7 @@ class RunningCall:
             self._stop()
             self._step = max(self._step, STOPPED)  # a function of the program may have closed the engine
         if self._starting:
-            self._runtime.soon(self.finish, self.on_defect)
+            self.runtime.soon(self.finish, self.on_defect)
             return
         if self._step < NOTIFIED:
             self._step = NOTIFYING
@@ -918,7 +807,7 @@ class RunningCall:
                 self._ended.set()
         raised, self._raised = self._raised, None
         if raised is not None:
-            self._runtime.on_callback_raised(raised)
+            self.runtime.on_callback_raised(raised)
 
     def _finish_by_all_means(self) -> None:
         """Perform the remaining steps; skip a step that raises."""
@@ -926,7 +815,7 @@ class RunningCall:
             try:
                 self.finish()
             except RecursionError:  # each step would raise at this end of the stack; the loop's has room
-                self._runtime.soon(self._finish_by_all_means, self.on_defect)
+                self.runtime.soon(self._finish_by_all_means, self.on_defect)
                 return
             except Exception:
                 logger.exception("ending %r raised, too", self)
@@ -938,16 +827,17 @@ class RunningCall:
         """Stop everything of the call that runs, waits or is open. May be called again."""
         self._state = ENDED
         self._disarm()
-        attempt = self._attempt
+        attempt, admission = self.attempt, self.admission
         if attempt is not None:
             attempt.abort()
-        rival, self._rival = self._rival, None
-        if rival is not None and self._admission is not None:
-            self._end_other(self._admission, rival)
-        if self._cancelling is not None:
-            self._cancelling.abort()
-        if self._admission is not None:
-            self._admission.end(self._outcome, attempt)
+        rival, self.rival = self.rival, None
+        if rival is not None and admission is not None:
+            admission.lost(rival)
+        if self.cancelling is not None:
+            self.cancelling.abort()
+            self.cancelling = None
+        if admission is not None:
+            admission.end(self._outcome, attempt)
 
     def _deliver_terminal(self) -> None:
         """Deliver the last events: the terminal one, after a `Start` if none was delivered before."""
@@ -965,35 +855,39 @@ class RunningCall:
                 self._outcome = dataclasses.replace(self._outcome, success=False, error=callback_failed(failure))
 
     def _record(self) -> None:
+        """Make the completion public, and let the engine count the call as ended. May be called again."""
         completion = self._outcome
         assert completion is not None
-        completion.timings.finished = self._runtime.loop.clock() - self._started
+        completion.timings.finished = self.runtime.loop.clock() - self.started
         self.completion = completion
         self._on_event = nobody  # it may refer to the call
-        self._book(completion)
-
-    def _book(self, completion: Completion) -> None:
-        """Let the engine count the call as ended. May be called again."""
-        for attempt in self._under_way:
-            attempt.release()
-        self._attempt = self._rival = self._cancelling = None
-        if self._prepared.tags is not None:
-            completion.tags = self._prepared.tags
-        turn = self._prepared.turn
+        if self.attempt is not None:
+            self.attempt.release()
+            self.attempt = None
+        prepared = self.prepared
+        if prepared.tags is not None:
+            completion.tags = prepared.tags
+        turn = prepared.turn
         if turn is not None:
             completion.transport, completion.continued = turn.transport, turn.continued
             completion.resent += turn.resent
-        if self._prepared.durable is not None:
-            completion.resumed = self._prepared.durable.resumed
-            if self._prepared.durable.attached:
+        if prepared.durable is not None:
+            completion.resumed = prepared.durable.resumed
+            if prepared.durable.attached:
                 completion.cost_unknown = COST_OF_ANOTHER
-        self._leave_queue(self._started + (completion.timings.finished or 0.0))
-        seconds, admission = self._queued_before, self._admission
+        self._leave_queue(self.started + completion.timings.finished)
+        seconds, admission = self._queued_before, self.admission
         if admission is not None:
             admission.complete(completion)
         if seconds > LEAST_WAIT:
             completion.timings.waited = {"connection": seconds} if admission is None else admission.waited(seconds)
         self._hooks.ended(self, completion)
+
+
+def sign(error: ProviderError, prepared: Prepared) -> None:
+    """Write into an error where a request was sent."""
+    error.provider, error.model = prepared.provider.name, prepared.model
+    error.host = prepared.head.headers[0][1].decode()  # the first header is Host
 
 
 def nobody(_: object) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from ...providers.errors import InvalidRequestError
+from ...providers.model.rules import text as text_rule
 from ..request.errors import refuse_await
 from .completion import NO_TAGS, Completion
 from .timeouts import CallState
@@ -11,6 +13,8 @@ from .timeouts import CallState
 if TYPE_CHECKING:
     from ...providers.model.request import Request, Tags
     from .call import RunningCall
+
+TEXT = text_rule("text that is not empty", empty=False)
 
 
 class Call:
@@ -55,7 +59,12 @@ class Call:
     def target(self) -> str:
         """The call's provider and model: `provider/model`. On a route it is the target, and empty until that is
         chosen."""
-        return self._running.target
+        running = self._running
+        if running.attempt is not None and running.attempt.permit is not None:
+            return running.attempt.permit.target
+        if running.admission is not None:
+            return running.admission.target
+        return f"{running.prepared.provider.name}/{running.prepared.model}"
 
     @property
     def waiting_for(self) -> str:
@@ -63,7 +72,8 @@ class Call:
 
         The text is empty if the call does not wait for traffic control, and in an engine without `traffic`.
         """
-        return self._running.waiting_for
+        admission = self._running.admission
+        return "" if admission is None else admission.waiting_for
 
     @property
     def resume_token(self) -> str | None:
@@ -71,7 +81,8 @@ class Call:
 
         It has no key. None for other calls, and until the server has named the answer.
         """
-        return self._running.resume_token
+        prepared = self._running.prepared
+        return None if prepared.durable is None else prepared.durable.token(prepared)
 
     def cancel(self) -> None:
         """End the call. Only for the engine's thread.
@@ -93,7 +104,12 @@ class Call:
 
         Raises `InvalidRequestError` for any other call, before the answer has begun and after it has ended.
         """
-        self._running.steer(text)
+        TEXT.check(text, "text")
+        attempt = self._running.attempt
+        if attempt is None or not attempt.steer(text):
+            raise InvalidRequestError(
+                "steer", "takes an answer that is under way over the WebSocket of a conversation (websocket=True)"
+            )
 
     async def wait(self) -> Completion:
         """Wait until the call has ended, and return its completion. `on_completion` has been called by then.
@@ -115,8 +131,16 @@ class Call:
         TCP's flow control stops the server, and the idle timeout is suspended. If the call has no connection yet, the
         pause applies once it has one.
         """
-        self._running.pause()
+        self._running.is_paused = True
+        for attempt in (self._running.attempt, self._running.rival):
+            if attempt is not None:
+                attempt.pause()
 
     def resume(self) -> None:
         """Continue reading after `pause`."""
-        self._running.resume()
+        running = self._running
+        running.is_paused = False
+        for attempt in (running.attempt, running.rival):
+            if attempt is not None:
+                # It may read and deliver what TLS has buffered.
+                running.runtime.home.context.copy().run(attempt.resume)

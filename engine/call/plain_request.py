@@ -85,9 +85,6 @@ class PlainRequest:
     def on_dequeued(self, attempt: Attempt) -> None:
         pass
 
-    def on_connected(self, attempt: Attempt) -> None:
-        pass
-
     def on_head(self, attempt: Attempt) -> None:
         pass
 

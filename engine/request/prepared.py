@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...providers.catalog.dialect import NOTHING_UNASKED, Dialect, MakeId
 from ...providers.catalog.provider import Provider
-from ...providers.model.provider_error import ProviderError
 from ...providers.model.request import Tags
 from ...transport.exchange import WireHead
 from ...transport.url import Origin
@@ -23,8 +22,6 @@ from .turn import ConversationTurn
 
 if TYPE_CHECKING:
     from .continued import ContinuedAnswer
-
-UNAUTHORIZED = 401
 
 WallClock: TypeAlias = Callable[[], float]
 """Returns Unix seconds, for dates in headers; never used to time anything."""
@@ -84,14 +81,6 @@ class Prepared:
     def reads(self) -> bool:
         """True if it reads a durable answer that another request has created."""
         return self.durable is not None and self.durable.reads
-
-    def asks_for_another_key(self, error: ProviderError) -> bool:
-        """Return whether it can be sent with another key, once, because the server has refused this one."""
-        fresh_key = self.fresh_key
-        if error.http_status != UNAUTHORIZED or fresh_key is None:
-            return False
-        self.fresh_key = fresh_key.for_last_time()
-        return fresh_key.source.refused(self.secrets.key) and fresh_key.asks_again
 
     def with_key(self, key: Key) -> Prepared:
         """Return a copy with a key of the key function, for one attempt. Raises `ProviderError` (AUTH).

@@ -88,6 +88,12 @@ class Candidate(Permit):
         prepared = request.prepared if isinstance(request, TargetRequest) else request
         return f"{prepared.provider.name}/{prepared.model}"
 
+    def connected(self) -> None:
+        """Receive the report that its attempt has a connection."""
+        host = self.limiter.state.host
+        if host.is_away:
+            host.connected(self.number, self.limiter.runtime.loop.clock())
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Admission(WaitingCall):
@@ -296,7 +302,7 @@ class Admission(WaitingCall):
             assert call is not None, "the call has not ended"
             if targets is not None:
                 self._begin_on_route(candidate, targets, call, now)
-            call.admitted(candidate)
+            call.begin(candidate)
 
     def _begin(self, candidate: Candidate, now: float) -> None:
         """An attempt begins: the call waits no longer."""
@@ -423,12 +429,6 @@ class Admission(WaitingCall):
             self._go_on(now, deadline)
 
     # --- during an attempt ---
-
-    def connected(self, attempt: Attempt) -> None:
-        candidate = _of(attempt)
-        host = candidate.limiter.state.host
-        if host.is_away:
-            host.connected(candidate.number, self._now)
 
     def confirm(self, attempt: Attempt) -> None:
         candidate, targets = _of(attempt), self.targets
@@ -617,7 +617,7 @@ class Admission(WaitingCall):
         hedging.sends(now)
         rival.began = now
         rival.attempt_number = targets.route.begin(index, now)
-        call.begin_rival(request, rival)
+        call.begin_rival(request.prepared, request.clocks, rival)
         return True
 
     def rival_failed(self, attempt: Attempt, error: ProviderError) -> None:
@@ -634,12 +634,12 @@ class Admission(WaitingCall):
         return cast("TargetRequest", self._candidate.request)
 
     def lost(self, attempt: Attempt) -> None:
-        lost = ProviderError(
-            "ended because the other attempt had the first event, or because the call ended",
-            category=ErrorCategory.CANCELLED,
-            retryable=False,
-        )
-        self._give_back(_of(attempt), attempt, lost, attempt.partial_response(), self._now, sent=attempt.sent)
+        if not attempt.over:
+            attempt.abort()
+            why = "ended because the other attempt had the first event, or because the call ended"
+            lost = ProviderError(why, category=ErrorCategory.CANCELLED, retryable=False)
+            self._give_back(_of(attempt), attempt, lost, attempt.partial_response(), self._now, sent=attempt.sent)
+        attempt.release()
 
 
 def _of(attempt: Attempt) -> Candidate:

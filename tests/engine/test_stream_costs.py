@@ -119,7 +119,7 @@ async def test_a_stream_with_content_keeps_no_request_body() -> None:
     try:
         async with ms.open_engine([CHAT.provider(source.url)]) as engine:
             call = engine.start_stream(hello())
-            prepared = call._running._prepared
+            prepared = call._running.prepared
             assert b"hello" in prepared.body
             await source.accept()
             source.send(stream_of(CHAT.beginning, end=False), 1)

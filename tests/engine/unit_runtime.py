@@ -104,6 +104,8 @@ class Call:
         self.permit = permit
         self._report("admitted")
 
+    begin = admitted
+
     def rejected(self, *reported: object) -> None:
         """As a call is rejected, with an error; or as a limiter rejects it, with its permit and the error."""
         self._report(reported[-1])

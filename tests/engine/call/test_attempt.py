@@ -206,7 +206,7 @@ def test_a_defect_during_a_callback_s_failure_completes_the_call(monkeypatch: py
         raise RuntimeError("defect")
 
     one = Delivered(on_event)
-    monkeypatch.setattr(RunningCall, "_failure", fail)
+    monkeypatch.setattr(RunningCall, "_fail", fail)
     one.first(A)
     (completion,) = one.completions
     assert completion.error_message is not None

@@ -213,7 +213,7 @@ async def test_a_call_that_was_cancelled_sets_no_timer() -> None:
     async with open_peer(silent) as peer, ms.open_engine([peer.chat], timeouts=timeouts) as engine:
         call = engine.start_stream(hello())
         call.cancel()
-        attempt = call._running._attempt
+        attempt = call._running.attempt
         attempt.arm()
         call._running._arm()
         assert attempt._timer is None

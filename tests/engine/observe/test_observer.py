@@ -13,6 +13,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
+from manystream.engine.monitor import quiet
 from manystream.engine.observe.observer import HOOKS, CallStart, Observer
 from manystream.engine.traffic.limits.rate_limit import LimiterStatistics
 from tests.support.addresses import closed_port
@@ -342,10 +343,10 @@ async def test_a_request_s_body_is_dropped_with_the_first_content() -> None:
         engine.start_stream(hello())
         (running,) = engine._calls.running()
         await until(lambda: engine.statistics().calls == {"reading": 1})
-        assert b"hello" in running._prepared.body
+        assert b"hello" in running.prepared.body
         release.set()
         await until(lambda: engine.statistics().events == 2)
-        assert running._prepared.body == b""
+        assert running.prepared.body == b""
 
 
 async def test_a_reading_call_is_quiet_since_its_last_byte(autojump_clock: MockClock) -> None:
@@ -353,10 +354,10 @@ async def test_a_reading_call_is_quiet_since_its_last_byte(autojump_clock: MockC
         await trio.sleep(3)
         engine.start_stream(hello())
         (running,) = engine._calls.running()
-        assert running.quiet(trio.current_time() + 2) == pytest.approx(2, abs=0.05)
+        assert quiet(running, trio.current_time() + 2) == pytest.approx(2, abs=0.05)
         await until(lambda: engine.statistics().events == 2)
         await trio.sleep(7)
-        assert running.quiet(trio.current_time()) == pytest.approx(7, abs=0.3)
+        assert quiet(running, trio.current_time()) == pytest.approx(7, abs=0.3)
         assert running.label == "call 1 (peer/m)"
 
 

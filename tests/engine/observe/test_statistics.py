@@ -11,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
+from manystream.engine.monitor import figures_of
 from manystream.engine.observe.statistics import OriginStatistics, ProviderStatistics, Statistics
 from tests.support.peers import (
     STREAM_HEAD,
@@ -167,7 +168,7 @@ async def test_the_figures_of_a_call_are_complete(autojump_clock: MockClock) -> 
         await until(lambda: engine.statistics().calls == {"backoff": 1})
         await trio.sleep(30)
         (running,) = engine._calls.running()
-        figures = asdict(running.figures(trio.current_time()))
+        figures = asdict(figures_of(running, trio.current_time()))
     assert figures == {
         "number": 1, "provider": "closed", "model": "m", "stream": False, "state": "backoff",
         "age": pytest.approx(30, abs=1), "quiet": pytest.approx(30, abs=1), "attempts": 1, "request_id": None,
