@@ -32,6 +32,7 @@ from tests.support.peers import (
     reply_once,
     stream_of,
     until,
+    unused,
 )
 
 SECRET = "sk-canary-0123456789"
@@ -39,13 +40,9 @@ BIG = ms.Request("m", [ms.Message.user("x" * (8 * 1024 * 1024))], timeouts=CLOCK
 STREAM = stream_of(*chat_stream("fine"))
 
 
-async def nobody_connects(line: Line) -> None:
-    raise AssertionError("a request that cannot be sent has opened a connection")
-
-
 @pytest.mark.parametrize("key", [f"{SECRET}\n", f"{SECRET}\r\nX-Evil: 1", f"{SECRET}\0", f"ключ{SECRET}", f"{SECRET} "])
 async def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
-    async with open_peer(nobody_connects) as peer:
+    async with open_peer(unused) as peer:
         provider = ms.OpenAIChat(api_key=key, base_url=peer.url)
         async with ms.open_engine([provider]) as engine:
             with pytest.raises(ms.InvalidRequestError, match="api_key") as caught:
@@ -57,7 +54,7 @@ async def test_an_invalid_key_is_refused_and_not_shown(key: str) -> None:
 
 @pytest.mark.parametrize("headers", [{"X-A": "a\nb"}, {"X-A": "ä"}, {"X A": "b"}, {"X-A\r\nX-B": "c"}, {"": "x"}])
 async def test_a_header_that_breaks_its_line_is_refused(headers: dict[str, str]) -> None:
-    async with open_peer(nobody_connects) as peer, ms.open_engine([peer.chat]) as engine:
+    async with open_peer(unused) as peer, ms.open_engine([peer.chat]) as engine:
         with pytest.raises(ms.InvalidRequestError, match="extra_headers"):
             engine.start_stream(hello(extra_headers=headers))
         assert engine.statistics().started == 0

@@ -240,6 +240,10 @@ def reply_once(*parts: bytes | str, hold: bool = False) -> Script:
 reply_and_hold = partial(reply_once, hold=True)
 
 
+async def unused(line: Line) -> None:
+    raise AssertionError("something that must not be sent has opened a connection")
+
+
 async def hang(line: Line) -> None:
     """Read nothing and send nothing until the client closes the connection."""
     await line.closed_by_peer()

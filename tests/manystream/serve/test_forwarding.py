@@ -48,6 +48,7 @@ from tests.support.peers import (
     silent,
     stream_of,
     until,
+    unused,
 )
 
 CHAT = "/v1/chat/completions"
@@ -882,10 +883,7 @@ async def test_its_errors_are_in_the_clients_dialect(dialect: str, member: str, 
     ],
 )
 async def test_requests_that_cannot_go_on(request_: bytes, status: int, words: str) -> None:
-    async def script(line: Line) -> None:
-        pytest.fail("nothing is sent")
-
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(unused) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, request_)
         assert not gateway.slots
     assert got.status == status
@@ -944,11 +942,8 @@ async def test_its_errors_name_no_address(said: str, stream: bool) -> None:
 
 
 async def test_without_its_library_zstd_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def script(line: Line) -> None:
-        pytest.fail("nothing is sent")
-
     monkeypatch.setattr(bodies, "ZSTD_MODULES", ("no_such_module",))
-    async with open_peer(script) as peer, gateway_to(peer) as gateway:
+    async with open_peer(unused) as peer, gateway_to(peer) as gateway:
         got = await ask(gateway.port, posted(CHAT, HELLO, "Content-Encoding: zstd"))
     assert got.status == 415
     assert "pip install '.[zstd]' in manystream's checkout" in json.loads(got.body)["error"]["message"]
@@ -966,20 +961,14 @@ async def test_requests_that_no_foreign_page_sends(headers: Sequence[str], host:
 
 
 async def test_a_key_does_not_let_a_foreign_page_in() -> None:
-    async def script(line: Line) -> None:
-        pytest.fail("nothing is sent")
-
-    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+    async with open_peer(unused) as peer, gateway_to(peer, key="right") as gateway:
         for key in ("right", gateway.slot("a").key):
             got = await ask(gateway.port, posted(CHAT, HELLO, "Origin: https://another.example", key=key))
             assert got.status == 403
 
 
 async def test_a_key_is_asked_for_before_the_body_is_read() -> None:
-    async def script(line: Line) -> None:
-        pytest.fail("nothing is sent")
-
-    async with open_peer(script) as peer, gateway_to(peer, key="right") as gateway:
+    async with open_peer(unused) as peer, gateway_to(peer, key="right") as gateway:
         head = posted(CHAT, HELLO, key="wrong").partition(b"\r\n\r\n")[0].replace(b"Length: ", b"Length: 99")
         got = await ask(gateway.port, head + b"\r\n\r\n")
         assert got.status == 401
@@ -1466,10 +1455,7 @@ async def test_what_was_never_sent_is_refused_with_the_hint(autojump_clock: Mock
 
 
 async def test_a_server_that_is_away_is_waited_for_in_time(autojump_clock: MockClock) -> None:
-    async def script(line: Line) -> None:
-        pytest.fail("nothing is sent")
-
-    async with open_peer(script) as peer:
+    async with open_peer(unused) as peer:
         url = peer.url
     away = ms.OpenAIChat("k", url)
     async with (
