@@ -306,8 +306,12 @@ class Chaos:
             if kind == "never reads":
                 await trio.sleep(self.chance.choice([1, 5, 35]))
                 return
-            with trio.fail_after(90):
+            received = b""
+            with trio.move_on_after(90) as bound:
                 received = b"".join([data async for data in connection])
+            if bound.cancelled_caught:  # its trace says where the time went
+                self.expect(False, f"{mark}, {slot}{path}: the answer has no end in 90 s")
+                return
         self.search(received, f"an answer of the gateway to {mark}")
         if kind == "whole":
             # a slot whose trace is a link has no trace
