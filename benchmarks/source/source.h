@@ -16,7 +16,7 @@
 
 #define DIGITS 18         /* an event's text: CLOCK_MONOTONIC nanoseconds, zero-padded, so every event is as long */
 #define MAX_CONNECTIONS 65536
-#define MAX_TEMPLATES 8
+#define MAX_TEMPLATES 16
 #define REQUEST_LIMIT (1 << 20)
 #define STAMP "started: " /* in a request's message, before the CLOCK_MONOTONIC nanoseconds at which it was started */
 #define PENDING_LIMIT (256u << 20) /* bytes that a client has not taken; beyond it the connection is dropped */

@@ -118,7 +118,10 @@ const char *load_templates(const char *name) {
         frame(template, frames, read_bytes(file, answer));
         template_count++;
     }
+    bool is_whole = fgetc(file) == EOF;
     fclose(file);
+    if (!is_whole)
+        return "the template file holds more than MAX_TEMPLATES, or no template";
     return template_count ? NULL : "the template file holds no template";
 }
 
