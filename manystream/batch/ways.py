@@ -251,10 +251,11 @@ class LiveRate:
 
 @dataclass(slots=True)
 class Submitting:
-    """When batches may be submitted: not for a while after the provider has refused one."""
+    """When batches may be submitted: not for a while after the provider has refused one, nor without a budget."""
 
     pause: float = FIRST_BLOCK
     blocked_until: float = -math.inf
+    waits_for_budget: bool = False
 
     def block(self) -> None:
         """Submit nothing for a while, which doubles each time."""
@@ -265,6 +266,51 @@ class Submitting:
     def is_blocked(self) -> bool:
         """Whether nothing may be submitted now."""
         return trio.current_time() < self.blocked_until
+
+
+class Beginnings:
+    """The marked beginnings of prompts that one line of a batch writes to the provider's cache, and others read.
+
+    reading_pays: tells of a model and a number of tokens whether reading costs less than sending again.
+    """
+
+    def __init__(self, reading_pays: Callable[[str, int], bool]) -> None:
+        self._reading_pays = reading_pays
+        self._pays: dict[str, bool] = {}  # of a model
+        self._writers: dict[bytes, ProviderBatch] = {}  # digest → the batch that writes it
+
+    def of(self, prepared: Prepared, wire: WireRequest) -> list[bytes]:
+        """Return the digests of those of a prompt, the shortest first; none if it does not pay to wait for them."""
+        model = f"{prepared.provider.name}/{prepared.model}"
+        prefixes = wire_prefixes(wire.body, unmarked=False)
+        tokens = [int(prefix.size / BYTES_PER_TOKEN) for prefix in prefixes]
+        if model not in self._pays and prefixes:
+            self._pays[model] = self._reading_pays(model, tokens[-1])
+        if not self._pays.get(model):
+            return []
+        digests = [
+            b"%b/%b" % (model.encode(), digest_of(*prefix.parts(wire.body)))
+            for prefix, size in zip(prefixes, tokens, strict=True)
+            if size >= Warm().least_tokens
+        ]
+        return digests if len(self._writers) < MOST_BEGINNINGS else [each for each in digests if each in self._writers]
+
+    def writer(self, digests: Sequence[bytes]) -> ProviderBatch | None:
+        """Return the batch that writes the longest of them; None if none does."""
+        return next((self._writers[each] for each in reversed(digests) if each in self._writers), None)
+
+    def are_written(self, digests: Sequence[bytes]) -> bool:
+        """Return whether a batch writes each of them."""
+        return all(each in self._writers for each in digests)
+
+    def write(self, digests: Sequence[bytes], job: ProviderBatch) -> None:
+        """Note the batch that writes those that no other one does."""
+        for each in digests:
+            self._writers.setdefault(each, job)
+
+    def forget(self, job: ProviderBatch) -> None:
+        """A batch is not created: it writes none."""
+        self._writers = {digest: writer for digest, writer in self._writers.items() if writer is not job}
 
 
 class WaysRun:
@@ -298,10 +344,8 @@ class WaysRun:
         self._jobs: dict[str, ProviderBatch] = {}
         self._wanted = {BATCH: 0, LIVE: 0}
         self._drafts: dict[_Name, ProviderBatch] = {}
-        self._writers: dict[bytes, ProviderBatch] = {}  # digest of a beginning of prompts → the batch that writes it
-        self._pays: dict[str, bool] = {}  # model → whether a beginning is cheaper if it is read
+        self._beginnings = Beginnings(calls.reading_pays)
         self._submitting = Submitting()
-        self._waits_for_budget = False
         self._changed = trio.Event()  # decide again
         self._decided = trio.Event()  # lines may go now that could not before
         self._live_rate = LiveRate()
@@ -455,7 +499,7 @@ class WaysRun:
     def _ended(self, item: Item, completion: Completion) -> None:
         """Take the end of a call: record it, unless its line goes another way."""
         self._changed.set()
-        self._waits_for_budget = False
+        self._submitting.waits_for_budget = False
         window = self._in_windows.pop(item.id, None)
         if window is None:
             self._live_rate.add(completion.timings.finished or 0.0)
@@ -578,7 +622,7 @@ class WaysRun:
         """Make batches of the lines that are to go this way."""
         while True:
             now = trio.current_time()
-            ready = not self._submitting.is_blocked and not self._waits_for_budget
+            ready = not self._submitting.is_blocked and not self._submitting.waits_for_budget
             if ready and self._wanted[BATCH] > 0 and len(self._pool):
                 with self._failures("a batch cannot be created"):
                     await self._submit_some()
@@ -591,7 +635,7 @@ class WaysRun:
     async def _submit_some(self) -> None:
         drafts, count = self._drafts, 0
         while self._wanted[BATCH] > 0 and len(self._pool) and not self._submitting.is_blocked:
-            if self._waits_for_budget:
+            if self._submitting.waits_for_budget:
                 break
             self._wanted[BATCH] -= 1
             name = self._draft(self._pool.take())
@@ -616,8 +660,10 @@ class WaysRun:
             return None
         prepared, wire, group = found
         generation = self._generations.get(position, 0)
-        beginnings = self._beginnings(prepared, wire)
-        writer = next((self._writers[each] for each in reversed(beginnings) if each in self._writers), None)
+        beginnings = self._beginnings.of(prepared, wire)
+        if beginnings and not self._planner.has_time_for_two(BATCH, trio.current_time()):
+            beginnings = []
+        writer = self._beginnings.writer(beginnings)
         if writer is not None and (writer.submission.key in self._jobs or writer in self._drafts.values()):
             writer.behind.append(position)
             return None
@@ -625,42 +671,24 @@ class WaysRun:
         if isinstance(holding, bool):
             if not holding and (self._jobs or self._drafts or self._running()):
                 self._pool.give_back([position])
-                self._waits_for_budget = True  # until something ends that has reserved more than it used
+                self._submitting.waits_for_budget = True  # until something ends that has reserved more than it used
             else:
                 self._moved[LIVE].add([position])  # where the budget does not allow it either, and that is counted
             return None
         provider = target.provider
-        name = provider.name, group, generation, any(each not in self._writers for each in beginnings)
+        name = provider.name, group, generation, not self._beginnings.are_written(beginnings)
         draft = self._drafts.get(name)
         if draft is None:
             where = provider.name, provider.profile.name, shown_url(provider)
             submission = Submission(secrets.token_hex(8), *where, group, generation)
             draft = self._drafts[name] = ProviderBatch(submission, self._submissions, target)
-        for each in beginnings:
-            self._writers.setdefault(each, draft)
+        self._beginnings.write(beginnings, draft)
         place = len(draft.positions)
         if holding is not None:
             draft.holdings[place] = holding
         line = target.interface.line(f"{draft.submission.key}-{place}", wire.body, group)
         draft.add(position, item.id, line)
         return name
-
-    def _beginnings(self, prepared: Prepared, wire: WireRequest) -> list[bytes]:
-        """Return the digests of the marked beginnings of a prompt, the shortest first; none if it does not pay to let
-        one line write them and the others read, or if there is no time for it."""
-        model = f"{prepared.provider.name}/{prepared.model}"
-        prefixes = wire_prefixes(wire.body, unmarked=False)
-        tokens = [int(prefix.size / BYTES_PER_TOKEN) for prefix in prefixes]
-        if model not in self._pays and prefixes:
-            self._pays[model] = self._calls.reading_pays(model, tokens[-1])
-        if not self._pays.get(model) or not self._planner.has_time_for_two(BATCH, trio.current_time()):
-            return []
-        digests = [
-            b"%b/%b" % (model.encode(), digest_of(*prefix.parts(wire.body)))
-            for prefix, size in zip(prefixes, tokens, strict=True)
-            if size >= Warm().least_tokens
-        ]
-        return digests if len(self._writers) < MOST_BEGINNINGS else [each for each in digests if each in self._writers]
 
     def _let_go(self, job: ProviderBatch) -> None:
         """Send the lines that have waited for a batch."""
@@ -678,7 +706,7 @@ class WaysRun:
 
     def _settle(self, holding: Reservation | None, dollars: float) -> None:
         """Replace what is reserved for a line by what it has cost."""
-        self._waits_for_budget = False
+        self._submitting.waits_for_budget = False
         self._engine.settle(holding, dollars)
 
     async def _create(self, job: ProviderBatch) -> None:
@@ -688,7 +716,7 @@ class WaysRun:
                 self._settle(holding, 0.0)
             self._let_go(job)
             self._pool.give_back(job.positions)
-            self._writers = {digest: writer for digest, writer in self._writers.items() if writer is not job}
+            self._beginnings.forget(job)
             return
         self._jobs[job.submission.key] = job
         try:
@@ -703,7 +731,7 @@ class WaysRun:
             self._drop(job)
             self._move_on(job.positions, job.to)
             return
-        self._submitting = Submitting()
+        self._submitting = Submitting(waits_for_budget=self._submitting.waits_for_budget)
         self._nursery.start_soon(self._follow, job)
 
     def _not_created(self, job: ProviderBatch, error: ProviderError) -> None:
@@ -751,7 +779,7 @@ class WaysRun:
         self._close(job)
 
     def _close(self, job: ProviderBatch) -> None:
-        self._waits_for_budget = False
+        self._submitting.waits_for_budget = False
         for holding in job.holdings.values():
             self._settle(holding, 0.0)
         del self._jobs[job.submission.key]
