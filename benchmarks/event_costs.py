@@ -6,12 +6,13 @@ so at 40. The clients take turns for several rounds, because the speed of a mach
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
-from functools import partial
+from typing import Literal
 
 from .answers import Answer
 from .clients import AIOHTTP, CURL, FLOOR, OPENAI, OURS, Client
-from .runs import Run, by_turns, measure
+from .runs import Result, Run, measure
 from .source.load import TOKEN_FORMS
 
 ROUNDS = 5
@@ -28,6 +29,17 @@ FORM_LIMITS = {"plain": 1.5, "usage": 1.6, "logprobs": 2.0, "cut": 1.15, "pair":
 """Wire form → the most that ours may cost: of the floor in the same form; for `cut`, of our own plain form."""
 TOKEN_LIMIT = 0.6
 
+Figure = Literal["cpu_us_per_event", "tick_us_per_event", "wake_up_us", "beyond_us_per_stream"]
+PARTS: dict[str, tuple[Figure, str]] = {
+    "in its tick": ("tick_us_per_event", "µs/event"),
+    "to wait and wake up": ("wake_up_us", "µs/tick"),
+    "first events and end": ("beyond_us_per_stream", "µs/stream"),
+}
+"""Part of the cost → its figure and unit.
+
+A tick serves the streams that are ready at once. Outside the ticks, the event loop and the system wait and wake up. The
+first events and the end of a stream take longer than the events between them, which the other two figures are of."""
+
 AIO = Client("manystream-aio", "ours", "asyncio, callbacks", OURS.guess, "asyncio")
 ITERATED = Client("manystream-iterated", "ours", "trio, iterated", OURS.guess, "iterated")
 AIO_ITERATED = Client("manystream-aio-iterated", "ours", "asyncio, iterated", OURS.guess, "asyncio-iterated")
@@ -40,15 +52,25 @@ Case = tuple[Client, int, str, int]
 """Client, streams, wire form, and the source's moment."""
 
 
+def results(run: Run, cases: list[Case], rounds: int) -> dict[Case, list[Result]]:
+    """Return the results of each case. The cases take turns, because the speed of a machine changes."""
+    found: dict[Case, list[Result]] = {case: [] for case in cases}
+    for _ in range(1 if run.quick else rounds):
+        for case, values in found.items():
+            client, streams, form, moment = case
+            events = 75 if run.quick else 200
+            values.append(measure(run, client, streams=streams, events=events, form=form, moment=moment).result)
+    return found
+
+
+def middle(found: list[Result], figure: Figure = "cpu_us_per_event") -> float:
+    """Return the median of one figure."""
+    return statistics.median(result[figure] for result in found)
+
+
 def costs(run: Run, cases: list[Case], rounds: int) -> dict[Case, float]:
     """Return the median CPU per event of each case."""
-
-    def cost(case: Case) -> float:
-        client, streams, form, moment = case
-        found = measure(run, client, streams=streams, events=75 if run.quick else 200, form=form, moment=moment)
-        return found.result["cpu_us_per_event"]
-
-    return by_turns(run, {case: partial(cost, case) for case in cases}, rounds)
+    return {case: middle(found) for case, found in results(run, cases, rounds).items()}
 
 
 def of_clients(run: Run, streams: Mapping[Client, int], rounds: int, moment: int = -1) -> dict[Client, float]:
@@ -67,9 +89,12 @@ def cpu_per_event(run: Run) -> Answer:
         result.add(what, cost, "µs/event", beside=("floor", found[FLOOR]), within=limit)
     for how, moment in () if run.quick else SOURCES.items():
         for streams, most in ALONE.items():
-            found = of_clients(run, {FLOOR: streams, OURS: streams}, FEW_ROUNDS, moment)
+            cases: list[Case] = [(client, streams, "plain", moment) for client in (FLOOR, OURS)]
+            floor, ours = results(run, cases, FEW_ROUNDS).values()
             what, limit = f"manystream, {streams:,} streams, {how}", None if moment else most
-            result.add(what, found[OURS], "µs/event", beside=("floor", found[FLOOR]), within=limit, shown=True)
+            result.add(what, middle(ours), "µs/event", beside=("floor", middle(floor)), within=limit, shown=True)
+            for part, (figure, unit) in PARTS.items():
+                result.add(f"{what}: {part}", middle(ours, figure), unit, beside=("floor", middle(floor, figure)))
     return result
 
 

@@ -171,17 +171,27 @@ def over_tls(floor: Search, ours: int, answer: Answer) -> None:
 def reason(row: Row, rows: list[Row], notes: list[str]) -> str:
     """Return why a target is missed, by the rows and notes of the same answer. Empty: they do not explain it."""
     where, _, label = row.what.partition(", ")
+    carried = {each.what: each.value for each in rows}
     late = [note.casefold().partition(": above ")[0] for note in notes if "the load source was late" in note]
-    floor = next((each.value for each in rows if each.what == f"chat, {FLOOR.label}"), 0.0)
+    plain = f"chat, {FLOOR.label}"
+    bare = f"chat over TLS, {FLOOR.label}" if "TLS" in where else plain
+    floor = carried.get(bare, 0.0)
     factors = {client.label: factor for client, factor in CHAT_FACTORS.items()}
     asked = row.value * factors.get(label, 0.0)
     if label == OURS.label and row.ratio:
         asked = row.value / row.ratio * DIALECT_FACTOR
     if floor and asked > floor:
-        limit = " (above that the load source was late)" if f"{FLOOR.label}, chat" in late else ""
+        limit = " (above that the load source was late)" if bare.casefold() in late else ""
         return f"it asks for {number(asked)} streams; the bare loop carried {number(floor)} in chat{limit}"
-    if f"{OURS.label}, {where}" in late:
+    if f"{OURS.label}, {where}".casefold() in late:
         return "the load source was late above this figure of ours, so it may be too low"
+    if floor and asked:
+        return (
+            f"it asks for {asked / floor:.2f} of the streams of the bare loop, which has no dialect, no timeouts and no"
+            " accounting; what an event costs ours in its tick is in the table of CPU per event"
+        )
+    if ours := carried.get(f"chat, {OURS.label}", 0.0):
+        return f"without TLS, too, ours carries {ours / carried[plain]:.2f} of the streams of the bare loop"
     return ""
 
 

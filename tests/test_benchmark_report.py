@@ -82,9 +82,10 @@ def test_a_missed_target_has_its_reason(folder: Path, monkeypatch: pytest.Monkey
     ("floor", "notes", "expected"),
     [
         (900.0, [], "it asks for 2,000 streams; the bare loop carried 900 in chat"),
-        (2100.0, [], ""),
+        (2500.0, [], "it asks for 0.80 of the streams of the bare loop, which has no dialect"),
+        (0.0, [], ""),
         (2100.0, ["Manystream, chat: above 900 the load source was late, not the client"], "the load source was late"),
-        (2100.0, ["Manystream, gemini: above 900 the load source was late, not the client"], ""),
+        (2500.0, ["Manystream, gemini: above 900 the load source was late, not the client"], "it asks for 0.80"),
     ],
 )
 def test_the_floor_and_the_source_explain_a_limit(floor: float, notes: list[str], expected: str) -> None:

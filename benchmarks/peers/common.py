@@ -196,7 +196,10 @@ class Recorder:
 
     For paced streams, CPU and wall time count from the first event, when every stream is open; in other modes from
     the start.
-    `steady` is the part in which every stream is live, without the ends. Memory is read half-way.
+    `steady` is the part in which every stream is live, without most of their first events and ends. Memory is read
+    half-way.
+
+    tick_seconds, ticks: the time in which the client's loop served connections, and how often. Only some clients count.
     """
 
     def __init__(self, task: Task) -> None:
@@ -210,7 +213,8 @@ class Recorder:
         self._collect_live = math.nan
         self._setup = time.process_time()
         self._cpu = self._wall = self._waited = 0.0
-        self._steady: list[float] = []
+        self.tick_seconds, self.ticks = 0.0, 0
+        self._steady: list[tuple[float, float, int]] = []
         total = task.streams * task.events
         self._marks = [
             (max(2, total // 10), self._mark_steady),
@@ -230,13 +234,18 @@ class Recorder:
         if len(latencies) == self._next:
             self._mark()
 
+    def tick(self, seconds: float) -> None:
+        """Record that the client's loop served connections for so long."""
+        self.tick_seconds += seconds
+        self.ticks += 1
+
     def _mark(self) -> None:
         _, act = self._marks.pop(0)
         self._next = self._marks[0][0] if self._marks else 0
         act()
 
     def _mark_steady(self) -> None:
-        self._steady.append(time.process_time())
+        self._steady.append((time.process_time(), self.tick_seconds, self.ticks))
 
     def _mark_memory(self) -> None:
         self._rss_live = memory("VmRSS")
@@ -261,7 +270,9 @@ class Recorder:
         latencies = sorted(self.latencies)
         later = sorted(self.latencies[int(self.task.rate * self.task.streams) :])  # without the first second
         events = len(latencies) or self.completed
-        steady = self._steady[1] - self._steady[0] if len(self._steady) == 2 else math.nan
+        marks = self._steady if len(self._steady) == 2 else [(math.nan, math.nan, 0)] * 2
+        steady, in_ticks, ticks = (after - before for before, after in zip(*marks, strict=True))
+        steady_latencies = sorted(self.latencies[events // 10 : events * 85 // 100])
         percentiles = {f"p{part:g}_ms": round(percentile(latencies, part / 100) / 1e6, 3) for part in (50, 99, 99.9)}
         result = {
             "streams": self.task.streams,
@@ -276,6 +287,10 @@ class Recorder:
             "waited": round(waited() - self._waited, 4),
             "cpu_us_per_event": round(cpu / events * 1e6, 3) if events else math.nan,
             "steady_us_per_event": round(steady / (events * 0.75) * 1e6, 3) if events else math.nan,
+            "steady_p99_ms": round(percentile(steady_latencies, 0.99) / 1e6, 3),
+            "tick_us_per_event": round(in_ticks / (events * 0.75) * 1e6, 3) if events else math.nan,
+            "beyond_us_per_stream": round((cpu - steady / 0.75) / self.task.streams * 1e6, 3),
+            "wake_up_us": round((steady - in_ticks) / ticks * 1e6, 3) if ticks else math.nan,
             "rss_before": self.rss_before,
             "rss_live": self._rss_live,
             "peak_rss": memory("VmHWM"),

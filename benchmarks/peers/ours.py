@@ -7,10 +7,12 @@ callbacks, and the final response.
 from __future__ import annotations
 
 import asyncio
+import time
 
 import trio
 
 import manystream as ms
+from manystream.transport.loop import PollerLoop
 from manystream.transport.tls import TLSConfig
 
 from .common import Recorder, Task, read_task
@@ -108,9 +110,23 @@ async def answers(engine: ms.Engine, task: Task, recorder: Recorder) -> None:
     await ended.wait()
 
 
+def watch_ticks(recorder: Recorder) -> None:
+    """Record every tick of the loop."""
+    tick, clock = PollerLoop.tick, time.perf_counter
+
+    def recorded(loop: PollerLoop) -> int:
+        began = clock()
+        served = tick(loop)
+        recorder.tick(clock() - began)
+        return served
+
+    PollerLoop.tick = recorded  # type: ignore[method-assign]
+
+
 async def main(task: Task) -> None:
     tls = TLSConfig(ca_file=task.ca) if task.ca else None
     recorder = Recorder(task)
+    watch_ticks(recorder)
     async with ms.open_engine([provider_for(task)], tls=tls, retry=ms.Retry(max_attempts=1)) as engine:
         if task.mode == "answer":
             await answers(engine, task, recorder)
