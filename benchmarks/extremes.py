@@ -2,7 +2,7 @@
 
 Each is measured at a quarter and at its full size. Four times the input must take about four times as long; quadratic
 code takes sixteen times. Memory must not exceed the input by much. One event consists of its bytes and of the text that
-is read from them, so 10 MB need at least 20.
+is read from them, so 10 MB need at least 20, and a megabyte holds what is read at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .runs import Measured, Run, RunError, measure
 
 GROWTH = 6.0
 """The largest accepted factor for four times the input. 4 is linear, 16 quadratic; short runs vary."""
-SPARE = 10 * 2**20
+SPARE = 11 * 2**20
 ROUNDS = 3
 """Runs of each size. The quickest counts, because other work only adds time; and the largest memory."""
 
@@ -78,7 +78,7 @@ def answer(run: Run) -> Answer:
             f"{extreme.what}, memory above the input",
             above / 2**20,
             "MiB",
-            target=f"≤ {SPARE // 2**20} MiB",
+            target=f"≤ {SPARE // 2**20} MiB (least: 10)" if extreme.mode == "giant" else f"≤ {SPARE // 2**20} MiB",
             met=above <= SPARE,
         )
     return result

@@ -7,7 +7,7 @@
 | `http1` | a connection, which carries one exchange at a time |
 | `outgoing`, `response_head`, `framing`, `chunked`, `early_end` | the parts of an exchange, in wire order |
 | `exchange` | the interface between a connection and the user of its response |
-| `sse` | the bytes of a body → server-sent events |
+| `sse`, `pieces` | the bytes of a body → server-sent events; bytes that are kept until they are whole |
 | `loop`, `coalescing`, `task_loop` | reads all connections; pauses under load; the loop of platforms without a poller |
 | `timers` | one alarm for all deadlines |
 | `backend`, `trio_backend`, `asyncio_backend`, `kernel_timer` | trio or asyncio below: tasks, waits, alarm, clock |

@@ -5,8 +5,8 @@ Sans-IO.
 Lines end at CR, LF or CRLF *bytes*. The lines are split before anything is decoded, so U+2028, U+2029 and U+0085 inside
 the data are not line ends. A CR ends its line at once, and the LF that may follow in a later chunk is dropped, so no
 event is delayed until the next chunk. The rest of a chunk is kept in a list of fragments, which is joined when its line
-ends: to feed one byte at a time takes linear time. (One growing buffer would need 10 MB less for a line of 10 MB in
-a new process; in a process with a fragmented heap, it needed 8 MB for a line of 2 MB.)
+ends: to feed one byte at a time takes linear time. (One growing buffer needed 8 MB for a line of 2 MB in a process with
+a fragmented heap.)
 
 The parser departs from the standard in three ways that servers make necessary:
 - `end` returns an event that the end of the body left without its blank line. The standard drops it.
@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from .pieces import keep
 
 ServerSentEvent: TypeAlias = tuple[str, bytes]
 """The event's name (empty if it has none) and its data."""
@@ -152,7 +154,7 @@ class SSEParser:
         if rest:
             if self._fragments is None:
                 self._fragments = []
-            self._fragments.append(rest)
+            keep(self._fragments, rest)
             self._pending += len(rest)
         if self._pending > self.max_event_bytes and not events:
             raise SSEOverflowError(f"one event is larger than {self.max_event_bytes} bytes")

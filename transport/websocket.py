@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Final
 
 from .exchange import RawHeaders
+from .pieces import keep
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 """The opcodes (RFC 6455, 5.2)."""
@@ -210,7 +211,7 @@ class FrameReader:
         Raises `FrameError`. After that, do not call `feed` again.
         """
         if self._held is not None:
-            self._held.append(data)
+            keep(self._held, data)
             self._held_bytes += len(data)
             if self._held_bytes < self._needed:
                 return []

@@ -17,6 +17,7 @@ from ...providers.wire.accumulate import events_of
 from ...providers.wire.answer_tokens import drop_unasked
 from ...providers.wire.retry_hints import poll_after_ms
 from ...transport.errors import TransportError
+from ...transport.pieces import keep
 from .body import STEP_EVENTS, Body, Form, content_of, form_of
 from .error_body import add_address
 from .fast_path import FastPath
@@ -46,7 +47,7 @@ class AnswerBody(Body):
         self._partial: Response | None = None  # what came with an error
 
     def feed(self, data: bytes) -> None:
-        self._pieces.append(data)
+        keep(self._pieces, data)
         is_due = self.count(len(data))
         if self._is_page:
             if self.received >= self._attempt.prepared.shared.limits.max_error_bytes:
