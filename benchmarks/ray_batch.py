@@ -10,6 +10,7 @@ The driver pays for each exchange, whatever it carries: the fewer rows a second,
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import statistics
@@ -25,11 +26,12 @@ from pathlib import Path
 
 import trio
 
+import manystream as ms
 from manystream.batch import Counters, Journal, read_lines
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, Offer, Reply, Row
-from manystream.ray.rate_leases import RENEW_SECONDS, Holder, Keeper, LeasedBucket
+from manystream.ray.rate_leases import RENEW_SECONDS, EngineRates, RateKeeper
 from manystream.ray.worker import WorkerReply
 from manystream.simulator import open_simulator
 
@@ -143,14 +145,14 @@ def cluster() -> Iterator[str]:
 
 def lease_us(holders: int) -> float:
     """Return the CPU microseconds of one lease: a request, the keeper's grant, and its receipt."""
-    keeper = Keeper(1e6, 0.0)
-    names = [Holder(f"h{number}", LeasedBucket(1.0, 0.0)) for number in range(holders)]
+    limits = {"*": ms.RateLimit(requests_per_second=1e6)}
+    keeper, engines = RateKeeper(limits, 0.0), [EngineRates(limits, 0.0) for _ in range(holders)]
     rounds = max(4, RENEWALS // holders)
     began = time.process_time()
     for number in range(rounds):
         now = number * RENEW_SECONDS
-        for holder in names:
-            holder.receive(keeper.grant(holder.ask(1e6, now), now), now)
+        for engine in engines:
+            engine.receive(keeper.renew(engine.ask(now, now), now), math.inf, now, now)
     return (time.process_time() - began) / rounds / holders * 1e6
 
 

@@ -25,9 +25,8 @@ from .amount_leases import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .ledger import Ledger
-from .rate_leases import Lease
+from .rate_leases import Lease, RateKeeper
 from .shared_budget import SharedBudget
-from .shared_rates import RateKeeper
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
 
@@ -101,7 +100,7 @@ class _Worker:
     """One worker, as the driver knows it.
 
     starts: so many times `READY_SECONDS` may pass until it is ready.
-    leases, part: what goes to it with the next exchange: leases on rates, and its part of the budget.
+    lease, part: what goes to it with the next exchange: a lease on rates, and its part of the budget.
     call_at: when it is called again, if it has no rows or could not be reached.
     is_lost: it was given up. It may reply nevertheless.
     """
@@ -111,7 +110,7 @@ class _Worker:
     starts: int
     link: DriverExchange = field(default_factory=DriverExchange)
     figures: Counters = field(default_factory=Counters)
-    leases: tuple[Lease, ...] = ()
+    lease: Lease | None = None
     part: Gift | None = None
     call_at: float | None = None
     is_ready: bool = False
@@ -259,8 +258,8 @@ class ClusterBatch:
             rows = self.ledger.hand_out(number)
             if rows or self.ledger.out_at(number) or at is None or now >= at:
                 watch.asked(number, now)
-                offer = link.offer(rows, worker.leases, worker.part)
-                worker.leases, worker.part, worker.call_at = (), None, None
+                offer = link.offer(rows, worker.lease, worker.part)
+                worker.lease, worker.part, worker.call_at = None, None, None
                 self._cluster.call(number, offer)
 
     async def _collect(self, watch: Watch) -> None:
@@ -291,7 +290,7 @@ class ClusterBatch:
             number = worker.number
             if worker.is_ready and number not in ending and worker.link.open is None:
                 ending.add(number)
-                self._cluster.call(number, worker.link.offer((), (), self._budget.recall(number)))
+                self._cluster.call(number, worker.link.offer((), None, self._budget.recall(number)))
 
     # --- workers ---
 
@@ -306,8 +305,8 @@ class ClusterBatch:
             return
         self._came = True
         watch.replied(worker.number)
-        if reply.requests:
-            worker.leases = self._keeper.renew(reply.requests, trio.current_time())
+        if reply.request is not None:
+            worker.lease = self._keeper.renew(reply.request, trio.current_time())
         if not worker.is_ready:
             worker.is_ready = True
             self.ledger.add_actor(worker.number, worker.concurrency)

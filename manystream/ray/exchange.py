@@ -76,19 +76,19 @@ class Offer:
     seq: the number of the exchange, from 1.
     rows: the rows that the actor takes.
     confirms: `sent_at` of the reply to the exchange before; None in the first exchange.
-    leases: the actor's part of each rate limit, as it has asked for it in that reply; empty if there is nothing new.
+    lease: the actor's part of each rate limit, as it has asked for it in that reply; None if there is nothing new.
     gift: the actor's part of the budget; None if there is nothing new.
     """
 
     seq: int
     rows: tuple[Row, ...]
     confirms: float | None = None
-    leases: tuple[Lease, ...] = ()
+    lease: Lease | None = None
     gift: Gift | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Offer], tuple[object, ...]]:
         rows = [(row.id, row.number, row.data, row.spent) for row in self.rows]
-        return _offer, (self.seq, rows, self.confirms, self.leases, self.gift)
+        return _offer, (self.seq, rows, self.confirms, self.lease, self.gift)
 
 
 @dataclass(slots=True, frozen=True)
@@ -115,10 +115,10 @@ def _offer(
     seq: int,
     rows: Iterable[tuple[LineId, int, bytes, float]],
     confirms: float | None,
-    leases: tuple[Lease, ...],
+    lease: Lease | None,
     gift: Gift | None,
 ) -> Offer:
-    return Offer(seq, tuple(Row(*row) for row in rows), confirms, leases, gift)
+    return Offer(seq, tuple(Row(*row) for row in rows), confirms, lease, gift)
 
 
 def _reply(seq: int, answers: Iterable[tuple[LineId, bytes, bool, float]], sent_at: float) -> Reply:
@@ -134,12 +134,12 @@ class DriverExchange:
     _seq: int = field(default=0, init=False)
     _confirms: float | None = field(default=None, init=False)
 
-    def offer(self, rows: tuple[Row, ...], leases: tuple[Lease, ...] = (), gift: Gift | None = None) -> Offer:
+    def offer(self, rows: tuple[Row, ...], lease: Lease | None = None, gift: Gift | None = None) -> Offer:
         """Open the next exchange. Raises `ExchangeError` if the one before has no reply."""
         if self.open is not None:
             raise ExchangeError(f"exchange {self.open.seq} has no reply yet: repeat it")
         self._seq += 1
-        self.open = Offer(self._seq, rows, self._confirms, leases, gift)
+        self.open = Offer(self._seq, rows, self._confirms, lease, gift)
         return self.open
 
     def accept(self, reply: Reply) -> bool:

@@ -1,29 +1,29 @@
-"""Leases on rates: one limit, divided among holders in several processes by a keeper.
+"""Leases on rates: limits that engines in several processes share, divided among them by a keeper.
 
-A holder may use a rate only while it has a lease on it. It asks for a new lease each second, and a lease lasts 4
-seconds. The holder counts them from the moment of asking and the keeper from the grant, which is later. So a lease ends
-at the holder before it ends at the keeper, however long the messages take, and their clocks need not agree.
+An engine may use a part of each limit only while it has a lease. It asks for a new one each second, and a lease lasts 4
+seconds. The engine counts them from the moment of asking and the keeper from the grant, which is later. So a lease ends
+at the engine before it ends at the keeper, however long the messages take, and their clocks need not agree.
 
-The keeper counts for each holder the highest rate that the holder may still be using: of the lease that the holder
-last reported, and of the later ones that have not ended. A lower rate frees the difference only when the holder has
-reported it, or when the older lease has ended. The sum over all holders never exceeds the limit.
+An engine has one request open at a time. A reply that it does not wait for any more is dropped, and each request states
+the rates that it may be using. So the keeper counts the larger of these and of what it grants. The sum over all engines
+never exceeds a limit.
 
-A new keeper does not know the leases of the one before. For the length of one lease it renews what holders report, and
+A new keeper does not know the leases of the one before. For the length of one lease it renews what engines report, and
 grants nothing else.
 
-From top to bottom: the messages, the keeper, a holder, the bucket that a holder fills, and the leases of one engine on
-all limits that it shares. The callers pass the time and carry the messages, which may be lost, repeated and late.
+From top to bottom: the messages, the keeper, the bucket that a lease fills, and the leases of one engine. The callers
+pass the time and carry the messages, which may be lost and late.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import KeysView, Sequence
-from dataclasses import dataclass, field
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from .. import RateLimit
-from ..engine.embedding import Bucket, EntryLease, limits_of
+from ..engine.embedding import Bucket, EntryLease, LeasedRateLimit, limits_of
 
 LEASE_SECONDS = 4.0
 RENEW_SECONDS = 1.0
@@ -32,219 +32,101 @@ PARTS = 1_000_000
 """The keeper counts in millionths, as whole numbers: sums of fractions would drift."""
 
 
-@dataclass(slots=True, frozen=True, order=True)
-class LeaseNumber:
-    """The number of a lease. A later lease has a higher number, also from another keeper.
-
-    epoch: the keeper's number; a new keeper has a higher one.
-    count: the lease's number at this keeper, from 1.
-    """
-
-    epoch: int = 0
-    count: int = 0
-
-
-NO_LEASE = LeaseNumber()
-
-
 @dataclass(slots=True, frozen=True)
 class LeaseRequest:
-    """What a holder sends to the keeper.
+    """What an engine sends to the keeper. Rates are in units per second, one for each limit over time.
 
-    asked_at: the time by the holder's clock.
-    held: the number of the last lease that the holder received, even if it has ended.
-    rate: the rate of that lease; 0 if it has ended.
-    wanted: the rate that the holder could use.
+    engine: its name, which is new for each process.
+    asked_at: the time by the engine's clock.
+    held: the rates that it may be using until it receives another lease.
+    wanted: the rates that it could use; `math.inf` for as much as possible.
     """
 
-    holder: str
+    engine: str
     asked_at: float
-    held: LeaseNumber
-    rate: float
-    wanted: float
+    held: tuple[float, ...]
+    wanted: tuple[float, ...]
 
 
 @dataclass(slots=True, frozen=True)
 class Lease:
     """What the keeper returns.
 
-    asked_at: the time of the request, by the holder's clock.
-    rate: the rate that the holder may use, in units per second.
-    renews: the number of the lease that a new keeper renews; None for a lease that does not depend on another.
+    asked_at: the time of the request, by the engine's clock.
+    rates: what the engine may use from now on.
     """
 
-    number: LeaseNumber
     asked_at: float
-    rate: float
-    renews: LeaseNumber | None = None
+    rates: tuple[float, ...]
 
 
 @dataclass(slots=True)
-class _Granted:
-    count: int
-    parts: int
-    ends_at: float
+class _Whole:
+    """A limit in units per second, and what all engines may be using and could use of it. All are in parts."""
 
-
-@dataclass(slots=True)
-class _Account:
-    """What the keeper knows about a holder.
-
-    wanted: the rate that the holder could use, in parts.
-    last: the number of the holder's last lease.
-    open: leases that the holder may be using, or may receive yet. Each has a lower rate than the one before it: a lease
-        with a lower rate than a later one makes no difference, since the later one also ends later.
-    """
-
+    limit: int
+    held: int = 0
     wanted: int = 0
-    last: int = 0
-    open: deque[_Granted] = field(default_factory=deque[_Granted])
 
-    @property
-    def parts(self) -> int:
-        """The highest rate that the holder may be using."""
-        return self.open[0].parts if self.open else 0
+    def share(self, wanted: int, engines: int) -> int:
+        """Return what one further engine may use, if there are so many with it.
+
+        If the engines want less than the limit, each gets what it wants and an equal part of the rest. Otherwise each
+        gets the part of the limit that it wants of the whole. It is less while others use more.
+        """
+        every = self.wanted + wanted
+        share = wanted + (self.limit - every) // engines if every <= self.limit else self.limit * wanted // every
+        return max(0, min(share, self.limit - self.held))
 
 
-class Keeper:
-    """The keeper of one limit.
+class RateKeeper:
+    """The keeper of shared limits. It is not safe for threads.
 
-    A request costs the same for any number of holders: the sums over all holders are kept up to date.
+    An earlier keeper that ended a moment ago may have left engines that still hold leases. So nothing new is granted
+    for the length of one lease. A request costs the same for any number of engines.
 
-    limit: units per second, for all holders together.
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
     now: the current time in seconds.
-    epoch: a number that is higher than that of each earlier keeper of this limit.
-    recovers: whether there may have been an earlier keeper, whose leases have not ended yet.
     """
 
-    def __init__(self, limit: float, now: float, *, epoch: int = 1, recovers: bool = False) -> None:
-        self._limit = math.floor(limit * PARTS)
-        self._epoch = epoch
-        self._grants_from = now + LEASE_SECONDS if recovers else now
-        self._count = 0
-        self._accounts: dict[str, _Account] = {}
-        self._granted = 0
-        self._wanted = 0
-        self._ends: deque[tuple[float, str, int]] = deque()
-        """When each lease ends, its holder and its number, in the order of the grants."""
+    def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
+        rows = [row for limit in limits.values() for row in limits_of(limit)]
+        self._limits = [_Whole(math.floor((row.limit or 0.0) / row.window * PARTS)) for row in rows]
+        self._grants_from = now + LEASE_SECONDS
+        self._engines: dict[str, tuple[float, list[tuple[int, int]]]] = {}
+        """name → when it was seen last, and what it may be using and could use; the last one was seen last"""
 
-    @property
-    def holders(self) -> KeysView[str]:
-        """The holders whose last lease has not ended."""
-        return self._accounts.keys()
+    def renew(self, request: LeaseRequest, now: float) -> Lease:
+        """Return a new lease for an engine. A rate is 0 while others use the whole limit."""
+        self._remove(request.engine)
+        while self._engines and self._engines[oldest := next(iter(self._engines))][0] <= now - LEASE_SECONDS:
+            self._remove(oldest)
+        rates: list[float] = []
+        parts: list[tuple[int, int]] = []
+        for whole, held_rate, wanted_rate in zip(self._limits, request.held, request.wanted, strict=True):
+            held = round(held_rate * PARTS)
+            wanted = math.ceil(max(0.0, min(wanted_rate * PARTS, whole.limit)))
+            granted = whole.share(wanted, len(self._engines) + 1) if now >= self._grants_from else held
+            rates.append(granted / PARTS)
+            parts.append((max(held, granted), wanted))
+            whole.held += max(held, granted)
+            whole.wanted += wanted
+        self._engines[request.engine] = now, parts
+        return Lease(request.asked_at, tuple(rates))
 
-    @property
-    def granted(self) -> float:
-        """The sum of the rates that holders may be using, at the time of the last request."""
-        return self._granted / PARTS
-
-    def grant(self, request: LeaseRequest, now: float) -> Lease:
-        """Return a new lease for a holder. Its rate is 0 while others use the whole limit."""
-        self._end_leases(now)
-        account = self._accounts.setdefault(request.holder, _Account())
-        if request.held.epoch == self._epoch:
-            before = account.parts
-            while account.open and account.open[0].count < request.held.count:
-                account.open.popleft()
-            self._granted -= before - account.parts
-        wanted = math.ceil(max(0.0, min(request.wanted, self._limit / PARTS)) * PARTS)
-        self._wanted += wanted - account.wanted
-        account.wanted = wanted
-        if now < self._grants_from:
-            return self._lease(request, account, math.floor(request.rate * PARTS + 0.5), now, request.held)
-        parts = min(self._share(account), self._limit - (self._granted - account.parts))
-        return self._lease(request, account, max(0, parts), now, None)
-
-    def release(self, holder: str) -> None:
-        """Take back everything from a holder that has ended, and accepts no more leases."""
-        account = self._accounts.pop(holder, None)
-        if account is not None:
-            self._granted -= account.parts
-            self._wanted -= account.wanted
-
-    def _share(self, account: _Account) -> int:
-        """Return a holder's share of the limit.
-
-        If the holders want less than the limit, each gets what it wants and an equal part of the rest. Otherwise each
-        gets the part of the limit that it wants of the whole.
-        """
-        if self._wanted <= self._limit:
-            return account.wanted + (self._limit - self._wanted) // len(self._accounts)
-        return self._limit * account.wanted // self._wanted
-
-    def _lease(
-        self, request: LeaseRequest, account: _Account, parts: int, now: float, renews: LeaseNumber | None
-    ) -> Lease:
-        self._count += 1
-        before = account.parts
-        while account.open and account.open[-1].parts <= parts:
-            account.open.pop()
-        account.open.append(_Granted(self._count, parts, now + LEASE_SECONDS))
-        account.last = self._count
-        self._granted += account.parts - before
-        self._ends.append((now + LEASE_SECONDS, request.holder, self._count))
-        return Lease(LeaseNumber(self._epoch, self._count), request.asked_at, parts / PARTS, renews)
-
-    def _end_leases(self, now: float) -> None:
-        """Free what holders cannot use any more, and forget holders whose last lease has ended."""
-        while self._ends and self._ends[0][0] <= now:
-            _, holder, count = self._ends.popleft()
-            account = self._accounts.get(holder)
-            if account is None:
-                continue
-            before = account.parts
-            while account.open and account.open[0].ends_at <= now:
-                account.open.popleft()
-            self._granted -= before - account.parts
-            if account.last == count:
-                self.release(holder)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class Holder:
-    """A holder of leases on one limit.
-
-    One thread calls `receive` and uses what is leased. Another one may call `ask`: it reports a lease only after it is
-    in use.
-    """
-
-    name: str  # the holder's name. It must be new for each process, because a keeper knows the leases of a name.
-    gauge: LeasedBucket  # what uses the leases: a bucket that fills at their rate
-    _lease: Lease = field(default_factory=lambda: Lease(NO_LEASE, -math.inf, 0.0), init=False)
-
-    def ask(self, wanted: float, now: float) -> LeaseRequest:
-        """Return a request for the next lease. Send it each `RENEW_SECONDS`.
-
-        wanted: the rate that the holder could use, in units per second; `math.inf` for as much as possible.
-        """
-        lease = self._lease
-        rate = lease.rate if now < lease.asked_at + LEASE_SECONDS else 0.0
-        return LeaseRequest(self.name, now, lease.number, rate, wanted)
-
-    def rate(self, now: float) -> float:
-        """Return the units per second that may be used now."""
-        self.gauge.fill(now)
-        return self.gauge.rate
-
-    def receive(self, lease: Lease, now: float, gauge_now: float | None = None) -> bool:
-        """Use this lease from now on, unless it has ended or a later one was received. Returns whether it is in use.
-
-        gauge_now: the time by the clock of those who use the gauge, read before `now`; None if it is the same clock.
-        """
-        left = lease.asked_at + LEASE_SECONDS - now
-        if left <= 0 or lease.number <= self._lease.number:
-            return False
-        if lease.renews is not None and lease.renews != self._lease.number:
-            return False  # what it renews was replaced after the request was sent
-        used_now = now if gauge_now is None else gauge_now
-        self.gauge.lease(lease.rate, used_now + left, used_now)
-        self._lease = lease
-        return True
+    def _remove(self, engine: str) -> None:
+        _, parts = self._engines.pop(engine, (0.0, ()))
+        for whole, (held, wanted) in zip(self._limits, parts, strict=False):
+            whole.held -= held
+            whole.wanted -= wanted
 
 
 BURST = 0.05
 """An engine may save up its rate for this part of the limit's window. So all engines together exceed the limit of any
 window by at most 5 %."""
+
+RESERVE = 1.25
+"""An engine whose calls do not wait for a limit wants this multiple of the rate that it uses."""
 
 
 class LeasedBucket(Bucket):
@@ -255,15 +137,17 @@ class LeasedBucket(Bucket):
 
     window: the limit's window in seconds.
 
-    taken: the units that were taken so far, without those that were given back.
+    taken: the units that were taken since `measure`, without those that were given back.
+    wanted: the units per second that the engine could use, as far as its calls do not wait.
     """
 
-    __slots__ = ("_burst", "_cost", "ends_at", "taken")
+    __slots__ = ("_burst", "_cost", "ends_at", "taken", "wanted")
 
     def __init__(self, window: float, now: float) -> None:
         super().__init__(0.0, 0.0, 0.0, now)
         self.ends_at: float = -math.inf
         self.taken: float = 0.0
+        self.wanted: float = math.inf
         self._burst = BURST * window
         self._cost = 0.0
 
@@ -276,6 +160,10 @@ class LeasedBucket(Bucket):
         self.fill(now)
         self.ends_at = ends_at
         self._change(rate)
+
+    def measure(self, seconds: float) -> None:
+        """Set what the engine could use from what it has taken in so many seconds."""
+        self.wanted, self.taken = RESERVE * max(0.0, self.taken) / seconds, 0.0
 
     def fill(self, now: float) -> float:
         """Update the level to the time `now`, or to the end of the lease, and return it."""
@@ -315,55 +203,54 @@ class LeasedBucket(Bucket):
         self.level: float = min(self.level, self.capacity)
 
 
-RESERVE = 1.25
-"""An engine whose calls do not wait for a limit wants this multiple of the rate that it uses."""
+class EngineRates:
+    """The part of the shared limits that an engine may use, and the time until which it may start calls.
 
+    All methods are for the engine's thread. Two clocks are read: first the engine's, then that of the requests. So a
+    process that is stopped between the two does not use a lease for longer.
 
-class LeasedEntry(EntryLease):
-    """The leases of one engine on the limits over time of one entry of `Traffic.rates`.
+    limits: the limits of all engines together, by their keys in `Traffic.rates`.
+    now: a time by the engine's clock, not later than the current one.
 
-    whole: its limits, for all engines together.
-    name: the engine's name.
-    now: the time by the engine's clock.
-
-    holders: a holder for each limit over time.
+    declared: the limits for the engine's traffic control.
     """
 
-    def __init__(self, key: str, whole: RateLimit, name: str, now: float) -> None:
-        buckets = [LeasedBucket(row.window, now) for row in limits_of(whole)]
-        super().__init__(key, whole, buckets)
-        self.holders: tuple[Holder, ...] = tuple(Holder(name, bucket) for bucket in buckets)
-        self._wanted = (math.inf,) * len(self.holders)
-        self._taken = (0.0,) * len(self.holders)
+    def __init__(self, limits: Mapping[str, RateLimit], now: float) -> None:
+        self._name = uuid.uuid4().hex
+        self._buckets: list[tuple[LeasedBucket, EntryLease]] = []
+        self.declared: dict[str, LeasedRateLimit] = {}
+        for key, limit in limits.items():
+            buckets = [LeasedBucket(row.window, now) for row in limits_of(limit)]
+            entry = EntryLease(key, limit, buckets)
+            self._buckets += [(bucket, entry) for bucket in buckets]
+            self.declared[key] = entry.limit
         self._measured_at = now
 
-    def ask(self, now: float) -> list[LeaseRequest]:
-        """Return a request for each holder. `now`: the time by the clock of `ask`."""
-        return [holder.ask(wanted, now) for holder, wanted in zip(self.holders, self._wanted, strict=True)]
+    def ask(self, now: float, engine_now: float) -> LeaseRequest:
+        """Return the request for the next lease. Send it each `RENEW_SECONDS`."""
+        seconds = engine_now - self._measured_at
+        for bucket, _ in self._buckets if seconds >= RENEW_SECONDS else ():
+            bucket.measure(seconds)
+            self._measured_at = engine_now
+        for bucket, _ in self._buckets:
+            bucket.fill(engine_now)  # the lease may have ended
+        return LeaseRequest(
+            self._name,
+            now,
+            tuple(bucket.rate for bucket, _ in self._buckets),
+            tuple(math.inf if entry.is_wanted() else bucket.wanted for bucket, entry in self._buckets),
+        )
 
-    def receive(self, leases: Sequence[Lease], open_until: float, now: float, engine_now: float) -> None:
-        """Use new leases, and let the engine start calls until `open_until`.
+    def receive(self, lease: Lease | None, open_until: float, now: float, engine_now: float) -> None:
+        """Use a new lease, unless it has ended, and let the engine start calls until `open_until`.
 
-        leases: one for each holder, in their order; fewer if there is nothing new.
-        open_until: the time by the clock of `ask`.
-        now: the time by the clock of `ask`.
-        engine_now: the time by the engine's clock, read before `now`.
+        lease: None if there is nothing new.
+        open_until: the time by the clock of `now`.
         """
-        for holder, lease in zip(self.holders, leases, strict=False):
-            holder.receive(lease, now, engine_now)
-        self.measure(engine_now)
-        self.open_until: float = engine_now + open_until - now
-        self.changed()
-
-    def measure(self, now: float) -> None:
-        """Note what the engine could use: as much as possible if calls wait for the limit."""
-        if self.is_wanted():
-            self._wanted = (math.inf,) * len(self.holders)
-            return
-        seconds = now - self._measured_at
-        if seconds < RENEW_SECONDS:
-            return
-        taken = tuple(holder.gauge.taken for holder in self.holders)
-        used = [max(0.0, after - before) / seconds for after, before in zip(taken, self._taken, strict=True)]
-        self._wanted = tuple(RESERVE * rate for rate in used)
-        self._taken, self._measured_at = taken, now
+        left = lease.asked_at + LEASE_SECONDS - now if lease is not None else 0.0
+        if lease is not None and left > 0:
+            for (bucket, _), rate in zip(self._buckets, lease.rates, strict=True):
+                bucket.lease(rate, engine_now + left, engine_now)
+        for limit in self.declared.values():
+            limit.lease.open_until = engine_now + open_until - now
+            limit.lease.changed()

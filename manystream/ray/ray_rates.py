@@ -7,15 +7,15 @@ for the length of one lease. It ends with the program, or when the program and i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from .. import InvalidRequestError, RateLimit
-from .rate_leases import RENEW_SECONDS, Lease, LeaseRequest
+from .rate_leases import RENEW_SECONDS, Lease, LeaseRequest, RateKeeper
 from .ray_answers import KEEPER_OPTIONS, START_SECONDS, first_line, start_here
 from .ray_cluster import import_ray
 from .rows import AskError
-from .shared_rates import RateKeeper, SharedRates
+from .shared_rates import SharedRates
 
 RATE_OPTIONS: dict[str, object] = {**KEEPER_OPTIONS, "max_task_retries": 0, "enable_task_events": False}
 """A renewal that was lost is not repeated: the next one follows in a second."""
@@ -25,15 +25,13 @@ class RateActor:
     """The actor: a keeper of rate limits."""
 
     def __init__(self, limits: Mapping[str, RateLimit]) -> None:
-        # An actor that Ray starts again is on the same node, where this clock never goes back. So its leases have
-        # higher numbers.
-        self._keeper = RateKeeper(limits, time.monotonic(), epoch=time.monotonic_ns())
+        self._keeper = RateKeeper(limits, time.monotonic())
 
     def ready(self) -> None:
         """Return when the actor has started."""
 
-    def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...]:
-        return self._keeper.renew(requests, time.monotonic())
+    def renew(self, request: LeaseRequest) -> Lease:
+        return self._keeper.renew(request, time.monotonic())
 
 
 class RayRateLink:
@@ -42,10 +40,10 @@ class RayRateLink:
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...] | None:
+    def renew(self, request: LeaseRequest) -> Lease | None:
         ray = import_ray()
         try:
-            return cast("tuple[Lease, ...]", ray.get(self._actor.renew.remote(requests), timeout=RENEW_SECONDS))
+            return cast("Lease", ray.get(self._actor.renew.remote(request), timeout=RENEW_SECONDS))
         except ray.exceptions.RayError:  # also for a timeout, and while Ray starts the actor again
             return None
 

@@ -25,10 +25,9 @@ from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine.embedding import EVERY_CALL, OUTAGE, LeasedBudget
-from .amount_leases import AmountReport, Gift, WorkerAmount
+from .amount_leases import AmountReport, WorkerAmount
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
-from .rate_leases import Lease, LeaseRequest
-from .shared_rates import EngineRates
+from .rate_leases import EngineRates, LeaseRequest
 
 FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""
@@ -92,7 +91,7 @@ class WorkerReply:
 
     failure: why the worker can answer nothing more; empty if it goes on.
     final: whether every other worker would fail for this reason, too.
-    requests: a request for each rate limit; empty while the worker starts.
+    request: what it needs of the rate limits; None while the worker starts, and if nothing is new.
     amounts: what it has used of the budget, and needs; None while the worker starts, and without a budget.
     """
 
@@ -100,7 +99,7 @@ class WorkerReply:
     counters: Counters
     failure: str
     final: bool
-    requests: tuple[LeaseRequest, ...] = ()
+    request: LeaseRequest | None = None
     amounts: AmountReport | None = None
 
 
@@ -130,6 +129,8 @@ class Worker:
         self._final = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._rates: EngineRates | None = None
+        self._request: tuple[int, LeaseRequest | None] = 0, None
+        """the last exchange whose lease is in use, and what was asked for then"""
         self._batch: Batch | None = None
         self._holder: WorkerAmount | None = None
         self._amounts: AmountReport | None = None
@@ -145,15 +146,16 @@ class Worker:
         """Take the rows of an exchange, wait a moment for answers, and return them. Raises `ExchangeError`."""
         with self._lock:
             self._rows += self._exchange.receive(offer, self._clock())
-            self._in_trio(lambda: self._go_on(offer.leases, offer.gift))
+            self._in_trio(lambda: self._go_on(offer))
             if self._first.wait_for(self._need_not_wait, FIRST_ANSWER_SECONDS):
                 self._failed.wait_for(lambda: self._failure != "", GATHER_SECONDS)
                 self._urgent.wait_for(self._must_return, COLLECT_SECONDS - GATHER_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
-            requests = self._rates.ask(reply.sent_at) if self._rates is not None else ()
             self._needs_more = False
-            return WorkerReply(reply, counters, self._failure, self._final, requests, self._amounts)
+            asked_in, request = self._request
+            request = request if asked_in == offer.seq else None
+            return WorkerReply(reply, counters, self._failure, self._final, request, self._amounts)
 
     def close(self) -> None:
         """End the batch and its thread. Calls that run are cancelled."""
@@ -183,14 +185,16 @@ class Worker:
 
     # --- the thread of the batch ---
 
-    def _go_on(self, leases: tuple[Lease, ...], gift: Gift | None) -> None:
-        """An exchange has come: use new leases and gifts, and start calls for some time more."""
-        engine_now = trio.current_time()  # before the worker's clock: see `EngineRates.receive`
+    def _go_on(self, offer: Offer) -> None:
+        """An exchange has come: use a new lease and gift, and start calls for some time more."""
+        engine_now = trio.current_time()  # before the worker's clock: see `EngineRates`
         if self._rates is not None:
-            self._rates.receive(leases, self._exchange.open_until, self._clock(), engine_now)
+            now = self._clock()
+            self._rates.receive(offer.lease, self._exchange.open_until, now, engine_now)
+            self._request = offer.seq, self._rates.ask(now, engine_now)
         if self._holder is not None:
-            if gift is not None:
-                self._holder.receive(gift)
+            if offer.gift is not None:
+                self._holder.receive(offer.gift)
             self._amounts = self._holder.report()
         if self._batch is not None:
             self._batch.count_waiting()

@@ -42,11 +42,11 @@ def reply(
     counters: Counters | None = None,
     failure: str = "",
     final: bool = False,
-    requests: tuple[LeaseRequest, ...] = (),
+    request: LeaseRequest | None = None,
     amounts: AmountReport | None = None,
 ) -> Replied:
     counters = counters or Counters()
-    return Replied(worker, WorkerReply(Reply(seq, answers, seq / 2), counters, failure, final, requests, amounts))
+    return Replied(worker, WorkerReply(Reply(seq, answers, seq / 2), counters, failure, final, request, amounts))
 
 
 class ScriptedCluster:

@@ -19,8 +19,7 @@ from manystream.batch import BatchError, Counters, Journal, Shard, read_lines
 from manystream.ray.cluster import ClusterError, Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import ActorExchange, Answer, ExchangeError, Offer, Row
-from manystream.ray.rate_leases import LeaseRequest
-from manystream.ray.shared_rates import EngineRates
+from manystream.ray.rate_leases import EngineRates, LeaseRequest
 from manystream.ray.watch import READY_SECONDS
 from manystream.ray.worker import WorkerReply
 from tests.support.batches import line, records, write
@@ -111,13 +110,13 @@ class SimulatedCluster:
                 worker.waiting += worker.exchange.receive(offer, self.now)
             except ExchangeError:
                 continue
-            requests: tuple[LeaseRequest, ...] = ()
+            request: LeaseRequest | None = None
             if worker.rates is not None:
-                worker.rates.receive(offer.leases, worker.exchange.open_until, self.now, self.now)
-                requests = worker.rates.ask(self.now)
+                worker.rates.receive(offer.lease, worker.exchange.open_until, self.now, self.now)
+                request = worker.rates.ask(self.now, self.now)
             reply = worker.exchange.reply(offer.seq, self.now)
             counters = Counters(running=len(worker.running), input_tokens=worker.counters.input_tokens)
-            self.events.append(Replied(number, WorkerReply(reply, counters, worker.broken, worker.final, requests)))
+            self.events.append(Replied(number, WorkerReply(reply, counters, worker.broken, worker.final, request)))
         self.run_rows(worker)
 
     def run_rows(self, worker: SimulatedWorker) -> None:

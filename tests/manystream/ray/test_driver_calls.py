@@ -20,7 +20,7 @@ from manystream.ray.amount_leases import AmountReport, Gift
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Row
-from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
+from manystream.ray.rate_leases import Lease, LeaseRequest
 from manystream.ray.shared_budget import SharedBudget
 from tests.manystream.ray.scripted_cluster import (
     TICK,
@@ -202,26 +202,25 @@ async def test_a_failed_worker_is_replaced_and_a_final_one_ends_all(tmp_path: Pa
 
 async def test_leases_go_to_a_worker_with_its_next_exchange(tmp_path: Path, mock_clock: MockClock) -> None:
     """For 4 seconds, only leases of an earlier driver are renewed."""
-    held = {0: LeaseNumber(0, 7), 1: LeaseNumber()}
+    held = {0: 2.5, 1: 0.0}
 
     def happen(cluster: ScriptedCluster) -> Events:
         offers, cluster.offers = cluster.offers, []
         events: Events = []
         for worker, offer in offers:
-            request = LeaseRequest(f"w{worker}", cluster.now, held[worker], 2.5 if worker == 0 else 0.0, 4.0)
+            request = LeaseRequest(f"w{worker}", cluster.now, (held[worker],), (4.0,))
             answers = [answer(row.id) for row in cluster.rows_at(worker)] if cluster.now > 4.1 else []
-            events.append(reply(worker, offer.seq, *answers, requests=(request,)))
+            events.append(reply(worker, offer.seq, *answers, request=request))
         return events
 
     limit = ms.RateLimit(requests_per_second=10)
     _, cluster = await run(tmp_path, happen, count=2, concurrency=(1, 1), limit=limit)
-    first = [(worker, offer.leases) for worker, offer in cluster.all_offers[:4]]
+    first = [(worker, offer.lease) for worker, offer in cluster.all_offers[:4]]
     assert first == [
-        (0, ()), (1, ()), (0, (Lease(LeaseNumber(1, 1), TICK, 2.5, LeaseNumber(0, 7)),)),
-        (1, (Lease(LeaseNumber(1, 2), TICK, 0.0, LeaseNumber()),)),
+        (0, None), (1, None), (0, Lease(TICK, (2.5,))), (1, Lease(TICK, (0.0,))),
     ]  # fmt: skip
-    last = [(worker, offer.leases[0].rate) for worker, offer in cluster.all_offers[-2:]]
-    assert last == [(0, 5.0), (1, 5.0)]
+    last = [(worker, offer.lease.rates if offer.lease is not None else ()) for worker, offer in cluster.all_offers[-2:]]
+    assert last == [(0, (5.0,)), (1, (5.0,))]
 
 
 # --- the input ---

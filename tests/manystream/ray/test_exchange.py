@@ -16,7 +16,7 @@ from manystream.ray.exchange import (
     Reply,
     Row,
 )
-from manystream.ray.rate_leases import Lease, LeaseNumber
+from manystream.ray.rate_leases import Lease
 from manystream.ray.watch import SILENT_SECONDS
 
 
@@ -130,7 +130,7 @@ def test_an_engine_stops_before_its_rows_are_asked_again() -> None:
 
 def test_messages_that_were_pickled_are_equal_to_the_originals() -> None:
     driver, actor = DriverExchange(), ActorExchange(0.0)
-    offer = driver.offer((row(1), Row(2, 2, b"")), (Lease(LeaseNumber(1, 2), 0.5, 3.0),))
+    offer = driver.offer((row(1), Row(2, 2, b"")), Lease(0.5, (3.0,)))
     actor.receive(offer, 0.0)
     actor.add(answer(1))
     actor.add(Answer(2, b"{}", failed=True))

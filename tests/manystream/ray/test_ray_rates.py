@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import AskError, ray_rates, share_rates
-from manystream.ray.rate_leases import Lease, LeaseNumber, LeaseRequest
+from manystream.ray.rate_leases import Lease, LeaseRequest
 from manystream.ray.ray_rates import RateActor, RayRateLink
 from tests.manystream.ray import fake_ray
 from tests.manystream.ray.fake_ray import FakeActor, FakeRay
@@ -28,7 +28,7 @@ HERE = {"node": "this-node", "soft": False}
 LIMITS = {"*": ms.RateLimit(requests_per_second=5)}
 
 
-REQUEST = LeaseRequest("h", 3.0, LeaseNumber(0, 0), 0.0, 5.0)
+REQUEST = LeaseRequest("e", 3.0, (0.0,), (5.0,))
 
 
 def test_shared_rates_are_kept_by_an_actor_on_this_node(ray: FakeRay) -> None:
@@ -67,23 +67,22 @@ def test_a_limit_that_cannot_be_shared_is_named(ray: FakeRay, limit: object, mes
 
 
 def test_an_engine_asks_the_keeper_for_at_most_a_second(ray: FakeRay) -> None:
-    lease = Lease(LeaseNumber(1, 1), 3.0, 5.0)
+    lease = Lease(3.0, (5.0,))
     actor = FakeActor(RateActor, {}, ())
-    actor.answer = lambda method, arguments: (lease,)
+    actor.answer = lambda method, arguments: lease
     link = RayRateLink(actor)
-    assert link.renew([REQUEST]) == (lease,)
-    assert (actor.calls, ray.log) == ([("renew", ([REQUEST],))], [("get", 1.0)])
+    assert link.renew(REQUEST) == lease
+    assert (actor.calls, ray.log) == ([("renew", (REQUEST,))], [("get", 1.0)])
     actor.answer = lambda method, arguments: fake_ray.ActorUnavailableError("it starts again")
-    assert link.renew([REQUEST]) is None
+    assert link.renew(REQUEST) is None
 
 
 def test_a_keeper_that_was_started_again_waits_for_one_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(ray_rates.time, "monotonic", lambda: now)
-    monkeypatch.setattr(ray_rates.time, "monotonic_ns", lambda: 77)
     actor = RateActor(LIMITS)
     assert actor.ready() is None  # type: ignore[func-returns-value]
-    assert actor.renew([REQUEST]) == (Lease(LeaseNumber(77, 1), 3.0, 0.0, LeaseNumber(0, 0)),)
+    assert actor.renew(REQUEST) == Lease(3.0, (0.0,))
     now += 4.0
-    assert actor.renew([REQUEST]) == (Lease(LeaseNumber(77, 2), 3.0, 5.0),)
+    assert actor.renew(REQUEST) == Lease(3.0, (5.0,))
     assert time.monotonic() == now

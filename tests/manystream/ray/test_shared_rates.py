@@ -5,15 +5,17 @@ from __future__ import annotations
 import random
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
 import manystream as ms
 from manystream.ray import EngineActor, SharedRates
-from manystream.ray.rate_leases import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseRequest
-from manystream.ray.shared_rates import EngineRates, RateKeeper, Renewal
+from manystream.ray.rate_leases import LEASE_SECONDS, RENEW_SECONDS, EngineRates, Lease, LeaseRequest, RateKeeper
+from manystream.ray.shared_rates import Renewal
 
+Result = TypeVar("Result")
 LIMIT = 500
 LIMITS = {"*": ms.RateLimit(requests_per_second=LIMIT)}
 STEP = 0.01
@@ -25,19 +27,17 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.keeper: RateKeeper | None = None
-        self.keepers = 0
         self.lost = 0.0
         self.random = random.Random(1)
 
     def start_keeper(self) -> None:
-        self.keepers += 1
-        self.keeper = RateKeeper(LIMITS, self.now, self.keepers)
+        self.keeper = RateKeeper(LIMITS, self.now)
 
-    def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...] | None:
+    def renew(self, request: LeaseRequest) -> Lease | None:
         if self.keeper is None or self.random.random() < self.lost:
             return None
-        leases = self.keeper.renew(requests, self.now)
-        return None if self.random.random() < self.lost else leases
+        lease = self.keeper.renew(request, self.now)
+        return None if self.random.random() < self.lost else lease
 
 
 class FakeEngine:
@@ -49,14 +49,14 @@ class FakeEngine:
         self.rates = EngineRates(LIMITS, 0.0)
         self.lease = self.rates.declared["*"].lease
         self.lease.is_wanted = lambda: True
-        self.renewal = Renewal(self.rates, world, self.call, lambda: world.now, self.clock)
+        self.renewal = Renewal(self.rates, world, self, lambda: world.now, self.clock)  # type: ignore[arg-type]
         self.renew_at = world.now + world.random.random()
 
     def clock(self) -> float:
         return self.world.now + self.offset
 
-    def call(self, function: Callable[[], None]) -> None:
-        function()
+    def run(self, function: Callable[[], Result]) -> Result:
+        return function()
 
     def work(self) -> int:
         """Renew the lease if it is time, and return the number of requests that are sent."""
@@ -120,15 +120,19 @@ def test_a_defect_in_a_renewal_does_not_end_the_renewals(caplog: pytest.LogCaptu
     calls: list[int] = []
 
     class Link:
-        def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...] | None:
-            calls.append(len(requests))
+        def renew(self, request: LeaseRequest) -> Lease | None:
+            calls.append(len(request.wanted))
             if len(calls) == 3:
                 renewal.end()
                 return None
             raise ValueError("broken")
 
+    class Thread:
+        def run(self, function: Callable[[], Result]) -> Result:
+            return function()
+
     now = iter(range(100))
-    renewal = Renewal(EngineRates(LIMITS, 0.0), Link(), lambda function: None, lambda: float(next(now)))
+    renewal = Renewal(EngineRates(LIMITS, 0.0), Link(), Thread(), lambda: float(next(now)), lambda: 0.0)  # type: ignore[arg-type]
     renewal.run()
     assert calls == [1, 1, 1]
     assert "the leases on rate limits could not be renewed" in caplog.text
@@ -138,10 +142,10 @@ class HereLink:
     """A keeper in this process. It grants at once."""
 
     def __init__(self) -> None:
-        self.keeper = RateKeeper(LIMITS, time.monotonic() - LEASE_SECONDS, 1)
+        self.keeper = RateKeeper(LIMITS, time.monotonic() - LEASE_SECONDS)
 
-    def renew(self, requests: Sequence[LeaseRequest]) -> tuple[Lease, ...] | None:
-        return self.keeper.renew(requests, time.monotonic())
+    def renew(self, request: LeaseRequest) -> Lease | None:
+        return self.keeper.renew(request, time.monotonic())
 
 
 def test_an_engine_actor_sends_within_shared_limits(provider: ms.Provider) -> None:

@@ -151,21 +151,22 @@ def test_answers_that_hold_calls_back_return_at_once(part: Part) -> None:
 def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     counters = Counters(lines=3, running=1, cost={"USD": Decimal(1)}, failures={"server": 2})
     part.worker._counters = counters
-    part.worker._rates = SimpleNamespace(ask=lambda now: ("ask", now))
+    part.worker._request = 1, "a request"
     part.worker._add(answer(1))
     reply = part.worker.exchange(Offer(1, ()))
     counters.cost["USD"] = Decimal(2)
     counters.lines = 4
     assert reply.counters == Counters(lines=3, running=1, cost={"USD": Decimal(1)})
     assert reply.reply == Reply(1, (answer(1),), 10.0)
-    assert (reply.failure, reply.final, reply.requests, reply.amounts) == ("", False, ("ask", 10.0), None)
+    assert (reply.failure, reply.final, reply.request, reply.amounts) == ("", False, "a request", None)
+    assert part.worker.exchange(Offer(2, ())).request is None, "its lease may not be in use yet"
 
 
 async def test_an_exchange_brings_leases_and_gifts_to_the_thread(part: Part) -> None:
     log: list[tuple[object, ...]] = []
     part.worker._rates = SimpleNamespace(
-        receive=lambda leases, until, now, engine_now: log.append(("leases", leases, until, now, engine_now)),
-        ask=lambda now: (),
+        receive=lambda lease, until, now, engine_now: log.append(("lease", lease, until, now, engine_now)),
+        ask=lambda now, engine_now: ("ask", now),
     )
     part.worker._holder = SimpleNamespace(receive=lambda gift: log.append(("gift", gift)), report=lambda: len(log))
     part.worker._batch = SimpleNamespace(count_waiting=lambda: log.append(("waiting",)))
@@ -174,14 +175,13 @@ async def test_an_exchange_brings_leases_and_gifts_to_the_thread(part: Part) -> 
     part.exchange(Offer(1, ()))
     await wait_all_tasks_blocked()
     part.now = 11.0
-    part.exchange(Offer(2, (), 10.5, ("lease",), "gift"))  # type: ignore[arg-type]
+    part.exchange(Offer(2, (), 10.5, "new", "gift"))  # type: ignore[arg-type]
     await wait_all_tasks_blocked()
     assert [entry[:4] for entry in log] == [
-        ("leases", (), -math.inf, 10.0), ("waiting",), ("leases", ("lease",), 13.5, 11.0), ("gift", "gift"),
-        ("waiting",),
+        ("lease", None, -math.inf, 10.0), ("waiting",), ("lease", "new", 13.5, 11.0), ("gift", "gift"), ("waiting",),
     ]  # fmt: skip
-    assert all(started <= entry[4] <= trio.current_time() for entry in log if entry[0] == "leases")  # type: ignore[operator]
-    assert (part.worker._amounts, wakeup.is_set()) == (4, True)
+    assert all(started <= entry[4] <= trio.current_time() for entry in log if entry[0] == "lease")  # type: ignore[operator]
+    assert (part.worker._amounts, part.worker._request, wakeup.is_set()) == (4, (2, ("ask", 11.0)), True)
 
 
 # --- the batch ---

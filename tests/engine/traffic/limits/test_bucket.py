@@ -23,7 +23,7 @@ from manystream.engine.traffic.queue.fair_queue import Permit
 from manystream.providers.limits.charging import charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
-from manystream.ray.rate_leases import LeasedBucket, LeasedEntry
+from manystream.ray.rate_leases import EngineRates, LeasedBucket
 from manystream.simulator.limit import read_limit
 from manystream.simulator.limiter import Limiter, Usage
 from manystream.simulator.prompt import APIError
@@ -149,18 +149,18 @@ def test_a_lease_that_ends_takes_what_was_saved() -> None:
 
 
 def test_a_rate_lease_names_its_limits_and_tells_of_changes() -> None:
-    lease = LeasedEntry("openai", RateLimit(requests_per_second=8, tokens_per_minute=600), "one", 0)
-    gauges = [holder.gauge for holder in lease.holders]
-    assert [(each.name, each.unit, each.window, each.bucket, each.declared, each.whole) for each in lease.buckets] == [
-        ("declared requests_per_second of openai", Unit.REQUESTS, 1, gauges[0], True, 8),
-        ("declared tokens_per_minute of openai", Unit.TOKENS, 60, gauges[1], True, 600),
+    rates = EngineRates({"openai": RateLimit(requests_per_second=8, tokens_per_minute=600)}, 0)
+    lease = rates.declared["openai"].lease
+    assert [(each.name, each.unit, each.window, each.declared, each.whole) for each in lease.buckets] == [
+        ("declared requests_per_second of openai", Unit.REQUESTS, 1, True, 8),
+        ("declared tokens_per_minute of openai", Unit.TOKENS, 60, True, 600),
     ]
     assert [(each.limit, each.rate) for each in lease.buckets] == [(8, 8), (600, 10)]
     assert (lease.open_until, lease.is_wanted()) == (-math.inf, False)
-    lease.receive((), 5, 0, 0)
+    rates.receive(None, 5, 0, 0)
     seen: list[float] = []
     lease.listen(lambda: seen.append(lease.open_until))
-    lease.receive((), 7, 0, 0)
+    rates.receive(None, 7, 0, 0)
     assert (lease.open_until, seen) == (7, [7])
 
 

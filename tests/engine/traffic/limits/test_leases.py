@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 import manystream as ms
-from manystream.ray.rate_leases import BURST, LeasedBucket, LeasedEntry
+from manystream.ray.rate_leases import BURST, EngineRates, LeasedBucket
 from tests.support.limited import Limited, open_limited, provider
 
 REQUEST = ms.Request("openai/gpt-5", [ms.Message.user("hello")])
@@ -21,15 +21,17 @@ class Leased:
 
     def __init__(self, *, adaptive: bool = True, of: str = "*", **limits: float) -> None:
         whole = ms.RateLimit(**limits)  # type: ignore[arg-type]
-        self.lease = LeasedEntry(of, whole, "one", trio.current_time())
+        self.rates = EngineRates({of: whole}, trio.current_time())
+        self.lease = self.rates.declared[of].lease
         self.traffic = ms.Traffic(rates={of: self.lease.limit}, adaptive=adaptive)
 
     def extend(self, seconds: float, *rates: float) -> None:
         """Use these rates for so many seconds."""
         now = trio.current_time()
-        for holder, rate in zip(self.lease.holders, rates, strict=True):
-            holder.gauge.lease(rate, now + seconds, now)
-        self.lease.receive((), now + seconds, now, now)
+        for leased, rate in zip(self.lease.buckets, rates, strict=True):
+            assert isinstance(leased.bucket, LeasedBucket)
+            leased.bucket.lease(rate, now + seconds, now)
+        self.rates.receive(None, now + seconds, now, now)
 
 
 def test_a_bucket_fills_until_its_lease_ends() -> None:

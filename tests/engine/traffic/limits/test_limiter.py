@@ -15,7 +15,7 @@ from manystream.engine.traffic.queue.fair_queue import Cost, Permit, PermitState
 from manystream.providers.limits.charging import Charging, charging_of
 from manystream.providers.limits.limit_reports import reader_of
 from manystream.providers.limits.quota_report import MINUTE, QuotaReport, Refusal, ReportedLimit, Unit
-from manystream.ray.rate_leases import LeasedEntry
+from manystream.ray.rate_leases import EngineRates, Lease
 from manystream.statistics import RouteStatistics
 from tests.engine.unit_runtime import Call, UnitRuntime
 
@@ -404,12 +404,12 @@ def test_only_the_first_scope_in_the_line_may_send() -> None:
 
 
 def test_nothing_is_sent_after_the_end_of_a_lease() -> None:
-    lease = LeasedEntry("*", RateLimit(requests_per_second=100), "one", 0)
+    rates = EngineRates({"*": RateLimit(requests_per_second=100)}, 0)
+    lease = rates.declared["*"].lease
     limit = DeclaredLimit("*", lease.limit, 0)
     assert (limit.lease, limit.buckets) == (lease, lease.buckets)
     assert (limit.is_open(0), limit.ready_at(Cost(0, 0, 0, 0), "a", 0)) == (False, INF)
-    lease.holders[0].gauge.lease(50, 9, 0)
-    lease.receive((), 4, 0, 0)
+    rates.receive(Lease(5, (50,)), 4, 0, 0)
     assert [limit.is_open(now) for now in (3.9, 4)] == [True, False]
     assert [limit.ready_at(Cost(0, 0, 0, 0), "a", now) for now in (3.9, 4)] == [3.9, INF]
 
