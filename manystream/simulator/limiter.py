@@ -174,9 +174,7 @@ class Limiter:
         """Count a request that failed for another reason."""
         for limit in self._limits:
             if limit.covers(key, usage.model):
-                share = self._share(limit, dialect, key, usage, now, wall)
-                if share.state.rules.failed_counts:
-                    _take_request(share.scope, now)
+                _take_request(self._share(limit, dialect, key, usage, now, wall).scope, now)
 
     def end(self, ticket: Ticket, now: float, *, whole: bool) -> None:
         """End an accepted request. whole: the response was sent to its end."""

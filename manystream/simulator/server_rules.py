@@ -17,7 +17,6 @@ class ServerRules:
     combined: a limit of input and output together counts their `sum`, or the `larger` of the two.
     settled: at the end of a call its charge is replaced by its usage. Else the charge is kept.
     refused_counts: a refused request counts as a request.
-    failed_counts: a request that failed in another way counts as a request.
     cached_counts: input that was read from a cache counts.
     per_key: every key has a limit of its own. Else all keys share the limit, and every model has its own.
     request_slice: the limit of requests is enforced in slices of so many seconds; 0: of the limit's own bucket.
@@ -33,7 +32,6 @@ class ServerRules:
     combined: str = "sum"
     settled: bool = True
     refused_counts: bool = False
-    failed_counts: bool = True
     cached_counts: bool = True
     per_key: bool = True
     request_slice: float = 0.0

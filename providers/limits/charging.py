@@ -24,8 +24,7 @@ class Charging:
     combined: how a limit of input and output together counts: their `sum`, or the `larger` of the two (OpenAI).
     settlement: what happens to the charge when the request ends. `usage`: it becomes the actual usage. `unknown`: the
         documentation does not say, so the charge is kept.
-    refused_requests: whether a refused request counts as a request.
-    failed_requests: whether a request that failed in another way counts as a request.
+    refused_requests: whether a refused request counts as a request. One that failed in another way does everywhere.
     cached_input: whether input that was read from a cache counts.
     limited_by: what the server limits. `quota`: the amount per time. `concurrency`: requests that run at once; further
         ones wait in the server or get 503. `slots`: requests that run at once; further ones get 429.
@@ -35,7 +34,6 @@ class Charging:
     combined: CombinedCharge = "sum"
     settlement: Settlement = "usage"
     refused_requests: bool = False
-    failed_requests: bool = True
     cached_input: bool = True
     limited_by: LimitedBy = "quota"
 

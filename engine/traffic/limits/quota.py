@@ -304,7 +304,7 @@ class Quota:
 
     def used_by_failed(self, charge: Cost) -> Cost:
         """Return what a call has used that the server answered with an error. charge: what it was charged."""
-        return FREE._replace(requests=charge.requests if self.charging.failed_requests else 0.0)
+        return FREE._replace(requests=charge.requests)
 
     def _cost(self, input_tokens: float, output: float) -> Cost:
         combined = input_tokens + output

@@ -5,19 +5,19 @@ import pytest
 from manystream.providers.catalog.profiles import PROFILES
 from manystream.providers.limits.charging import CHARGING, Charging, charging_of
 
-OPENAI_WAY = ("reserved", "larger", "unknown", "quota", True, True, True)
+OPENAI_WAY = ("reserved", "larger", "unknown", "quota", True, True)
 
-AZURE_WAY = ("reserved", "sum", "unknown", "quota", False, True, True)
+AZURE_WAY = ("reserved", "sum", "unknown", "quota", False, True)
 
-ANTHROPIC_WAY = ("produced", "sum", "usage", "quota", False, True, False)
+ANTHROPIC_WAY = ("produced", "sum", "usage", "quota", False, False)
 
-GEMINI_WAY = ("produced", "sum", "usage", "quota", False, True, True)
+GEMINI_WAY = ("produced", "sum", "usage", "quota", False, True)
 
-PLAIN_WAY = ("reserved", "sum", "usage", "quota", False, True, True)
+PLAIN_WAY = ("reserved", "sum", "usage", "quota", False, True)
 
-SERVER_WAY = ("produced", "sum", "usage", "concurrency", False, True, True)
+SERVER_WAY = ("produced", "sum", "usage", "concurrency", False, True)
 
-SLOTS_WAY = ("produced", "sum", "usage", "slots", False, True, True)
+SLOTS_WAY = ("produced", "sum", "usage", "slots", False, True)
 
 WAYS = {
     "openai-chat": OPENAI_WAY,
@@ -39,7 +39,7 @@ WAYS = {
     "cerebras": PLAIN_WAY,
     "mistral": PLAIN_WAY,
     "together": PLAIN_WAY,
-    "fireworks": ("produced", "sum", "usage", "quota", False, True, True),
+    "fireworks": ("produced", "sum", "usage", "quota", False, True),
     "deepseek": SLOTS_WAY,
     "vllm": SERVER_WAY,
     "sglang": SERVER_WAY,
@@ -48,13 +48,12 @@ WAYS = {
     "dynamo": SERVER_WAY,
     "tgi": SLOTS_WAY,
 }
-"""Row name → output, combined, settlement, limited_by, refused_requests, failed_requests, cached_input."""
+"""Row name → output, combined, settlement, limited_by, refused_requests, cached_input."""
 
 
 def way(row: Charging) -> tuple[object, ...]:
     return (
-        row.output, row.combined, row.settlement, row.limited_by, row.refused_requests, row.failed_requests,
-        row.cached_input,
+        row.output, row.combined, row.settlement, row.limited_by, row.refused_requests, row.cached_input,
     )  # fmt: skip
 
 

@@ -283,14 +283,11 @@ def test_a_first_token_teaches_a_server_that_runs_calls_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answered", "failed_requests", "requests", "tokens"),
-    [(True, True, 59, 1200), (True, False, 60, 1200), (False, True, 59, 600)],
+    ("answered", "requests", "tokens"),
+    [(True, 59, 1200), (False, 59, 600)],
 )
-def test_a_failed_call_is_charged_as_its_server_does(
-    answered: bool, failed_requests: bool, requests: float, tokens: float
-) -> None:
-    charging = Charging(failed_requests=failed_requests)
-    scope = a_scope(charging, requests_per_minute=60, tokens_per_minute=1200)
+def test_a_failed_call_is_charged_as_its_server_does(answered: bool, requests: float, tokens: float) -> None:
+    scope = a_scope(Charging(), requests_per_minute=60, tokens_per_minute=1200)
     ticket = sent(scope, 100, 500)
     report = QuotaReport((ReportedLimit("requests", Unit.REQUESTS, MINUTE, 600, 500),))
     scope.fail(ticket, report, 0, answered=answered)
