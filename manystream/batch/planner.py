@@ -85,13 +85,11 @@ class Decision:
     send: way → number of unsent lines that go this way now. The sum may be smaller than the unsent lines.
     move: key of what is to be cancelled → the way that its unanswered lines go then.
     look: when to decide again if nothing changes before; infinite for never.
-    in_time: whether all lines could still go live and keep the deadline.
     """
 
     send: Mapping[str, int]
     move: Mapping[str, str]
     look: float
-    in_time: bool
 
 
 @dataclass(slots=True)
@@ -183,7 +181,7 @@ class Planner:
         """
         cheapest, dearest = self._ways[0], self._ways[-1]
         if len(self._ways) == 1 or math.isinf(self._deadline):
-            return Decision({cheapest.name: unsent}, {}, math.inf, in_time=True)
+            return Decision({cheapest.name: unsent}, {}, math.inf)
         staying = [each for each in under_way if not each.stopping and math.isfinite(self._outlooks[each.way].way.stop)]
         moving = live + sum(each.lines for each in under_way if each.stopping)
         move, look = self._moved(now, unsent + moving, staying)
@@ -191,7 +189,6 @@ class Planner:
         waiting = sum(each.lines for each in staying if move.get(each.key) != dearest.name)
         way = self._way_of_unsent(now, unsent + moving + waiting)
         send = {way.name: unsent}
-        in_time = now + self.live_seconds(unsent + moving + waiting) <= self._deadline
         left, needed = self._deadline - now, unsent + self._waiting(moving)
         if way is dearest and left > 0 and self._outlooks[cheapest.name].share(left) >= CHANCE:
             begun = self._rate * min(self._tail, left)  # so many have no time to wait for, however long one needs
@@ -199,10 +196,10 @@ class Planner:
                 # Live calls alone cannot keep the deadline, and what they cannot do has a chance in the cheapest way.
                 beyond = math.ceil(needed - max(begun, self._most_live(now, self._caution)))
                 send = {dearest.name: max(0, unsent - beyond), cheapest.name: min(unsent, beyond)}
-        if unsent and not in_time:
+        if unsent and now + self.live_seconds(unsent + moving + waiting) > self._deadline:
             look = min(look, now + max(1.0, self._tail))  # the rate of live calls is known better then
         send = {name: lines for name, lines in send.items() if lines}
-        return Decision(send, move, max(look, math.nextafter(now, math.inf)), in_time)
+        return Decision(send, move, max(look, math.nextafter(now, math.inf)))
 
     # --- unsent lines ---
 
