@@ -11,9 +11,11 @@ does not import the rest of the package. So it starts sooner, and it shares no c
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -21,7 +23,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict, Unpack, cast
+from typing import TypedDict, Unpack
 
 from ..http_server import allow_many_sockets
 from .batches import read_batch_time
@@ -41,15 +43,12 @@ START_SECONDS = 20.0
 STOP_SECONDS = 5.0
 """How long the end of the process may take before it is terminated, and then killed."""
 
-REPEATED = {"limits": "limit", "replicas": "replica"}
-"""Option of several texts → that of the command line, which is given once for each."""
-
 _BOOT = """
 import os, sys, types
 package = sys.modules["standalone"] = types.ModuleType("standalone")
 package.__path__ = [os.path.dirname(sys.argv[1])]
-from standalone.simulator.__main__ import main
-sys.exit(main(sys.argv[2:]))
+from standalone.simulator.process import run_child
+run_child(sys.argv[2])
 """
 
 
@@ -192,15 +191,9 @@ def open_simulator(directive: str = "", **options: Unpack[SimulatorOptions]) -> 
     """
     settings_of(directive, **options)
     folder = str(Path(__file__).resolve().parent)
-    arguments = ["--child", f"--default={directive}"]
-    for name, value in options.items():
-        if name in REPEATED:
-            found = (text if isinstance(text, str) else text.text for text in cast("Sequence[Limit | str]", value))
-            arguments += [f"--{REPEATED[name]}={text}" for text in found]
-        else:
-            arguments.append(f"--{name.replace('_', '-')}={value}")
+    given = json.dumps({"directive": directive, **options}, default=lambda limit: limit.text)
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, folder, *arguments],
+        [sys.executable, "-P", "-c", _BOOT, folder, given],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # else Ctrl-C in a terminal would reach the child too
@@ -209,6 +202,21 @@ def open_simulator(directive: str = "", **options: Unpack[SimulatorOptions]) -> 
         yield _announced(process)
     finally:
         _stop(process)
+
+
+def run_child(given: str) -> None:
+    """Run the simulator of `open_simulator` in this process until the parent ends. given: its arguments, as JSON."""
+    settings = settings_of(**json.loads(given))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the child too; the parent ends it
+    gc.freeze()  # imported modules stay: the garbage collector need not scan them
+    try:
+        serve(settings, _announce, watch=0)
+    except OSError as error:
+        sys.exit(f"cannot listen on {settings[0].host}:{settings[0].port}: {error.strerror}")
+
+
+def _announce(simulator: Simulator) -> None:
+    print(json.dumps([simulator.host, [replica.port for replica in simulator.replicas]]), flush=True)
 
 
 @contextlib.contextmanager

@@ -1,17 +1,18 @@
-"""The simulator's command line, its settings, and the process that runs it: what is started, read and ended."""
+"""The simulator's settings, and the process that runs it: what is started, read and ended."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import http.client
+import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from manystream.simulator import (
     open_simulator_thread,
     settings_of,
 )
-from manystream.simulator import __main__ as program
 from manystream.simulator import process as process_module
 from manystream.simulator.batches import BatchTime
 from manystream.simulator.inference import BatchModel
@@ -44,11 +44,6 @@ EXCHANGE = (
     '{"version": 1, "request": {"target": "/x", "body": ""}, "response": {"status": 200}, "chunks": [], "ended": 0,'
     ' "end": "whole"}'
 )
-OPTIONS = [
-    "--host", "localhost", "--port", "81", "--journal", "3", "--default", "events=5",
-    "--limit", "requests-per-minute=6", "--limit=concurrent=2", "--batch", "step=0.5",
-    "--batch-time", "7", "--caches", "lag=2",
-]  # fmt: skip
 
 
 class Started:
@@ -73,7 +68,7 @@ class Started:
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
     before = signal.getsignal(signal.SIGINT)
     started = Started()
-    monkeypatch.setattr(program, "serve", started.serve)
+    monkeypatch.setattr(process_module, "serve", started.serve)
     monkeypatch.setattr(gc, "freeze", lambda: setattr(started, "frozen", True))
     yield started
     signal.signal(signal.SIGINT, before)
@@ -82,47 +77,43 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[Started]:
 DEFAULTS = Settings(host="127.0.0.1", port=0, service=ServiceSettings(knobs=Knobs(), journal=256))
 
 
-def test_without_options_a_simulator_takes_a_free_port(started: Started) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    assert program.main([]) == 0
-    assert (list(started.settings), started.watch) == ([DEFAULTS], None)
-    assert signal.getsignal(signal.SIGINT) is before
-    assert started.frozen
+def test_without_options_a_simulator_takes_a_free_port() -> None:
     assert settings_of() == [DEFAULTS] == [Settings()]
 
 
-def test_every_option_reaches_the_settings(started: Started) -> None:
-    assert program.main(OPTIONS) == 0
+def test_every_option_reaches_the_settings(tmp_path: Path) -> None:
     service = ServiceSettings(
         knobs=Knobs(events=5), journal=3, limits=(Limit(requests_per_minute=6), Limit(concurrent=2)),
         batch=BatchModel(step=0.5), batch_time=BatchTime(median=7), caches=CacheModel(lag=2),
     )  # fmt: skip
-    assert list(started.settings) == [Settings(host="localhost", port=81, service=service)]
+    assert settings_of(
+        "events=5", host="localhost", port=81, journal=3, limits=["requests-per-minute=6", "concurrent=2"],
+        batch="step=0.5", batch_time="7", caches="lag=2",
+    ) == [Settings(host="localhost", port=81, service=service)]  # fmt: skip
 
 
-def test_a_replay_and_its_pace_reach_the_settings(started: Started, tmp_path: Path) -> None:
+def test_a_replay_and_its_pace_reach_the_settings(tmp_path: Path) -> None:
     recording = tmp_path / "recording.jsonl"
     recording.write_text(EXCHANGE)
-    assert program.main(["--replay", str(recording), "--pace", "2.5"]) == 0
-    replay = started.settings[0].service.replay
-    assert isinstance(replay, Replay)
-    assert replay._pace == 2.5  # pyright: ignore[reportPrivateUsage]
-    [settings] = settings_of(replay=str(recording))
-    assert settings.service.replay is not None
-    assert settings.service.replay._pace == 1.0  # pyright: ignore[reportPrivateUsage]
+    for found, pace in (
+        (settings_of(replay=str(recording), pace=2.5), 2.5),
+        (settings_of(replay=str(recording)), 1.0),
+    ):
+        replay = found[0].service.replay
+        assert isinstance(replay, Replay)
+        assert replay._pace == pace  # pyright: ignore[reportPrivateUsage]
 
 
-def test_each_replica_has_settings_of_its_own(started: Started) -> None:
-    assert program.main(["--replica", "port=81 speed=0.5", "--replica", "outage=1-2", "--default", "events=5"]) == 0
-    assert list(started.settings) == [
+def test_each_replica_has_settings_of_its_own() -> None:
+    assert settings_of("events=5", replicas=["port=81 speed=0.5", "outage=1-2"]) == [
         Settings(port=81, service=ServiceSettings(knobs=Knobs(events=5), replica=Replica(port=81, speed=0.5))),
         Settings(service=ServiceSettings(knobs=Knobs(events=5), replica=Replica(outages=(Outage(1, 2),)))),
     ]
 
 
 def test_a_child_prints_its_ports_and_leaves_ctrl_c(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.main(["--child"]) == 0
-    assert started.watch == 0
+    process_module.run_child('{"directive": "", "port": 81}')
+    assert (list(started.settings), started.watch, started.frozen) == ([replace(DEFAULTS, port=81)], 0, True)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert started.announce is not None
     first, second = Simulator("h", 81, 5), Simulator("h", 82, 5)
@@ -130,57 +121,11 @@ def test_a_child_prints_its_ports_and_leaves_ctrl_c(started: Started, capsys: py
     assert capsys.readouterr().out == '["h", [81, 82]]\n'
 
 
-def test_a_user_is_told_the_address(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
-    program.main([])
-    assert started.announce is not None
-    started.announce(Simulator("h", 81, 5))
-    assert capsys.readouterr().out == "simulator at http://h:81, process 5; ends with Ctrl-C\n"
-
-
-USAGE = (
-    "usage: simulator [-h] [--host HOST] [--port PORT] [--journal JOURNAL] [--default KNOBS] [--replay FILE]"
-    " [--pace PACE] [--limit LIMIT] [--batch BATCH] [--batch-time BATCH_TIME] [--caches CACHES]"
-    " [--replica REPLICA] [--child]"
-)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--default", "speed=9"],
-            "'speed=9' is not a knob; write name=value, with a name out of: kind, text, events,"),
-        (["--replay", "/nowhere/x"], "/nowhere/x: No such file or directory"),
-        (["--limit", "concurrent=0"], "limit: concurrent=0: concurrent is a number above 0"),
-        (["--port", "80", "--replica", "speed=1"], "port: with replicas, each replica has a port of its own: write"),
-        (["--port", "x"], "argument --port: invalid int value: 'x'"),
-    ],
-)  # fmt: skip
-def test_a_wrong_option_is_named(
-    started: Started, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        program.main(arguments)
-    assert caught.value.code == 2
-    shown = " ".join(capsys.readouterr().err.split())
-    assert shown.startswith(f"{USAGE} simulator: error: {message}")
-    assert not started.settings
-
-
-def test_a_port_that_cannot_be_used_is_named(started: Started, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_cannot_be_used_is_named(started: Started) -> None:
     started.error = OSError(98, "Address already in use")
-    with pytest.raises(SystemExit):
-        program.main(["--port", "81"])
-    shown = " ".join(capsys.readouterr().err.split())
-    assert shown == f"{USAGE} simulator: error: cannot listen on 127.0.0.1:81: Address already in use"
-
-
-def test_the_module_is_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["simulator", "--port", "x"])
-    monkeypatch.delitem(sys.modules, "manystream.simulator.__main__")
     with pytest.raises(SystemExit) as caught:
-        runpy.run_module("manystream.simulator.__main__", run_name="__main__")
-    assert caught.value.code == 2
-    assert "invalid int value: 'x'" in capsys.readouterr().err
+        process_module.run_child('{"port": 81}')
+    assert caught.value.code == "cannot listen on 127.0.0.1:81: Address already in use"
 
 
 # --- the process ---
@@ -268,14 +213,14 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     folder = os.path.dirname(os.path.realpath(process_module.__file__))
     start = [sys.executable, "-P", "-c", process_module._BOOT, folder]  # pyright: ignore[reportPrivateUsage]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
-    full = [
-        "--default=events=5", "--host=h", "--port=81", "--journal=3", f"--replay={recording}", "--pace=2.5",
-        "--limit=concurrent=2", "--limit=requests-per-minute=6", "--batch=step=0.5", "--batch-time=7", "--caches=lag=2",
-    ]  # fmt: skip
-    assert commands == [
-        ([*start, "--child", "--default="], piped),
-        ([*start, "--child", *full], piped),
-        ([*start, "--child", "--default=", "--replica=speed=2", "--replica=fail=1"], piped),
+    full = {
+        "directive": "events=5", "host": "h", "port": 81, "journal": 3, "replay": str(recording), "pace": 2.5,
+        "limits": ["concurrent=2", "requests-per-minute=6"], "batch": "step=0.5", "batch_time": "7", "caches": "lag=2",
+    }  # fmt: skip
+    assert [(command[:-1], json.loads(command[-1]), options) for command, options in commands] == [
+        (start, {"directive": ""}, piped),
+        (start, full, piped),
+        (start, {"directive": "", "replicas": ["speed=2", "fail=1"]}, piped),
     ]
 
 

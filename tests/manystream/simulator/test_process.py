@@ -137,7 +137,7 @@ def test_a_start_that_takes_too_long_leaves_no_process(monkeypatch: pytest.Monke
 
 def test_the_child_loads_nothing_of_the_package_around_it() -> None:
     boot = process_module._BOOT.replace(  # pyright: ignore[reportPrivateUsage]
-        "sys.exit(main(sys.argv[2:]))", "print(sorted(m for m in sys.modules if m in ('trio', 'h11', 'manystream')))"
+        "run_child(sys.argv[2])", "print(sorted(m for m in sys.modules if m in ('trio', 'h11', 'manystream')))"
     )
     folder = os.path.dirname(process_module.__file__)
     loaded = subprocess.run(
