@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from ..model.rules import Checker, Rule, checked, flag, optional, sequence, several, text, word
+from ..model.rules import Checker, Rule, checked, flag, optional, sequence, text, word
 from ..wire.quirks import (
     CacheMarkMember,
     LoadReport,
@@ -28,8 +28,8 @@ from .profile import Profile
 TEXT = text()
 NAME = text("text that is not empty", empty=False)
 WORDS = sequence(TEXT, "a tuple of texts", forms={str: "use ({},)"})
-PAIRS = sequence(several(2, text(secret=True), "a pair of texts"), "a tuple of pairs")
-EFFORTS = several(4, TEXT, "four texts, one for each thinking level")
+PAIRS = sequence(sequence(text(secret=True), "a pair of texts", count=2), "a tuple of pairs")
+EFFORTS = sequence(TEXT, "four texts, one for each thinking level", count=4)
 
 _QUERY = re.compile(r"[!-~]*")
 

@@ -299,32 +299,22 @@ def optional(rule: Rule) -> Rule:
     return replace(rule, kinds=(*rule.kinds, NoneType))
 
 
-def sequence(item: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
-    """Return a rule for a list or another sequence whose items are all accepted by a rule."""
+def sequence(item: Rule, must: str, *, count: int | None = None, forms: Mapping[type, str] | None = None) -> Rule:
+    """Return a rule for a list or another sequence whose items are all accepted by a rule.
+
+    count: how many items there must be; None for any number.
+    """
 
     def fits(values: Sequence[object]) -> bool:
-        return all(map(item.passes, values))
+        return (count is None or len(values) == count) and all(map(item.passes, values))
 
     def inside(values: Sequence[object], where: str) -> None:
-        for position, value in enumerate(values):
-            item.check(value, f"{where}[{position}]")
-
-    return Rule(must, (Sequence,), fits, inside=inside, item=item, forms=forms or {})
-
-
-def several(count: int, item: Rule, must: str) -> Rule:
-    """Return a rule for a sequence of exactly `count` items that are all accepted by a rule."""
-
-    def fits(values: Sequence[object]) -> bool:
-        return len(values) == count and all(map(item.passes, values))
-
-    def inside(values: Sequence[object], where: str) -> None:
-        if len(values) != count:
+        if count is not None and len(values) != count:
             raise InvalidRequestError(where, f"must be {must}, not {len(values)}")
         for position, value in enumerate(values):
             item.check(value, f"{where}[{position}]")
 
-    return Rule(must, (Sequence,), fits, inside=inside)
+    return Rule(must, (Sequence,), fits, inside=inside, item=item if count is None else None, forms=forms or {})
 
 
 def members(value: Rule, must: str, *, forms: Mapping[type, str] | None = None) -> Rule:
