@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, Generic, Never, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Never, TypeVar, cast
 
 from .. import PoolLimits, TLSConfig
 from .client_transport import ClientTransport
@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 RequestT = TypeVar("RequestT", "httpx.Request", "httpx2.Request")
 ResponseT = TypeVar("ResponseT", "httpx.Response", "httpx2.Response")
 
-EXCEPTION_NAMES: Final[Mapping[Fault, str]] = {
-    Fault.POOL_TIMEOUT: "PoolTimeout",
-    Fault.CONNECT_TIMEOUT: "ConnectTimeout",
-    Fault.WRITE_TIMEOUT: "WriteTimeout",
-    Fault.READ_TIMEOUT: "ReadTimeout",
-    Fault.CONNECT: "ConnectError",
-    Fault.PROXY: "ProxyError",
-    Fault.WRITE: "WriteError",
-    Fault.READ: "ReadError",
-    Fault.REMOTE: "RemoteProtocolError",
-    Fault.LOCAL: "LocalProtocolError",
-    Fault.UNSUPPORTED: "UnsupportedProtocol",
-    Fault.DEFECT: "TransportError",
-}
-
 
 class Package:
     """What the transport uses of a client's package.
@@ -46,7 +31,7 @@ class Package:
 
     def __init__(self, module: ModuleType) -> None:
         self.exceptions: Mapping[Fault, Callable[..., Exception]] = {
-            fault: getattr(module, name) for fault, name in EXCEPTION_NAMES.items()
+            fault: getattr(module, fault.value) for fault in Fault
         }
         self.response: Callable[..., object] = module.Response
         self.body: Callable[[Transfer, object], object] = type(

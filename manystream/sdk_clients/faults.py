@@ -9,20 +9,25 @@ from ..transport.errors import Phase, TransportError
 
 
 class Fault(enum.Enum):
-    """The kind of a failure. Each has an exception in the client's package."""
+    """The kind of a failure. Its value is the name of its exception in the client's package."""
 
-    POOL_TIMEOUT = "pool timeout"
-    CONNECT_TIMEOUT = "connect timeout"
-    WRITE_TIMEOUT = "write timeout"
-    READ_TIMEOUT = "read timeout"
-    CONNECT = "connect"
-    PROXY = "proxy"
-    WRITE = "write"
-    READ = "read"
-    REMOTE = "remote protocol"
-    LOCAL = "local protocol"
-    UNSUPPORTED = "unsupported protocol"
-    DEFECT = "defect"
+    POOL_TIMEOUT = "PoolTimeout"
+    CONNECT_TIMEOUT = "ConnectTimeout"
+    WRITE_TIMEOUT = "WriteTimeout"
+    READ_TIMEOUT = "ReadTimeout"
+    CONNECT = "ConnectError"
+    PROXY = "ProxyError"
+    WRITE = "WriteError"
+    READ = "ReadError"
+    REMOTE = "RemoteProtocolError"
+    LOCAL = "LocalProtocolError"
+    UNSUPPORTED = "UnsupportedProtocol"
+    DEFECT = "TransportError"
+
+    @property
+    def words(self) -> str:
+        """The failure in words, such as `pool timeout`."""
+        return self.name.lower().replace("_", " ")
 
 
 class ClientTransportError(Exception):

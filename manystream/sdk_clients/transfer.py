@@ -386,7 +386,7 @@ class Transfer:
             self._timer = self._running.timers.notify(due, self)
         else:
             self._give_up_acquiring()
-            self.fail(ClientTransportError(self._fault, f"{self._fault.value} after {self._seconds:g} s"))
+            self.fail(ClientTransportError(self._fault, f"{self._fault.words} after {self._seconds:g} s"))
 
     def _give_up_acquiring(self) -> None:
         if self._acquiring:
