@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .json_text import JSON, dumps, dumps_text
 from .knobs import Knobs
@@ -252,13 +252,5 @@ def _ended(
 ) -> Scenario:
     output = len(text) + sum(len(call.fragments) for call in calls)
     hidden = scenario.tokens.thinking if scenario.redacted else len(thinking)
-    return Scenario(
-        identity=scenario.identity,
-        model=scenario.model,
-        thinking_pieces=thinking,
-        redacted=scenario.redacted,
-        text_pieces=text,
-        calls=calls,
-        finish=finish,
-        tokens=Tokens(scenario.tokens.input, scenario.tokens.cached, output, hidden),
-    )
+    tokens = Tokens(scenario.tokens.input, scenario.tokens.cached, output, hidden)
+    return replace(scenario, thinking_pieces=thinking, text_pieces=text, calls=calls, finish=finish, tokens=tokens)

@@ -16,6 +16,7 @@ import orjson
 
 from ..errors import ManystreamError
 from .exact_numbers import (
+    LOOKED_AT,
     NumberWriter,
     UnrepresentableNumber,
     decimal_number,
@@ -71,9 +72,6 @@ _ONE_VALUE = json.JSONDecoder(parse_int=whole_number, parse_float=decimal_number
 
 _LONG_WHOLE = re.compile(rb"(?<![0-9.eE+-])-?[0-9]{19,}+(?![.eE])")
 """A whole number that may not fit into 64 bits."""
-
-_LOOKED_AT = 64 * 1024
-"""Bytes that are searched at once. Each search makes a copy."""
 
 
 class MalformedJSONError(ManystreamError, ValueError):
@@ -599,7 +597,7 @@ def _largest_string(data: bytes) -> tuple[int, int]:
 
 def _is_plain(data: bytes, start: int, end: int) -> bool:
     """Return whether these bytes stand for themselves in a JSON string."""
-    pieces = (data[place : min(place + _LOOKED_AT, end)] for place in range(start, end, _LOOKED_AT))
+    pieces = (data[place : min(place + LOOKED_AT, end)] for place in range(start, end, LOOKED_AT))
     return all(len(piece.translate(None, _NOT_PLAIN)) == len(piece) for piece in pieces)
 
 

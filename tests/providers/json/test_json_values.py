@@ -215,7 +215,7 @@ def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_one_large_string_is_read_in_place(value: JSON, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_values, "LARGE", 60)
-    monkeypatch.setattr(json_values, "_LOOKED_AT", 16)
+    monkeypatch.setattr(json_values, "LOOKED_AT", 16)
     for data in (dumps(value), b" " + dumps(value) + b" ", dumps_text(value), ascii_dumps("x" * 99)):
         expected = "x" * 99 if data == ascii_dumps("x" * 99) else value
         assert loads(data) == expected
