@@ -236,8 +236,8 @@ async def open_tls_peer(keeper: Keeper, ca: trustme.CA) -> AsyncGenerator[str]:
 @pytest.mark.parametrize(
     ("secure", "step"),
     [
-        pytest.param(False, 11, id="tcp"),
-        pytest.param(True, 41, id="tls"),
+        pytest.param(False, 23, id="tcp"),
+        pytest.param(True, 89, id="tls"),
         pytest.param(False, 1, id="tcp, each byte", marks=pytest.mark.soak),
         pytest.param(True, 1, id="tls, each byte", marks=pytest.mark.soak),
     ],

@@ -198,7 +198,7 @@ def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("worlds") / "limits"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     limit=st.sampled_from((1.0, 10.0, 300.0)),

@@ -212,7 +212,7 @@ class TwoTenants:
 
 
 @pytest.mark.parametrize("profile", ["openai-chat", "anthropic", "google", "vllm"])
-@settings(bounded, max_examples=20)
+@settings(bounded, max_examples=8)
 @given(
     ratios=st.tuples(st.integers(1, 200), st.integers(1, 200)),
     calls_per_second=st.floats(2, 10),
@@ -344,7 +344,7 @@ class SharedLimits:
             self.pass_on(state, state.limits)
 
 
-@settings(derandomize=True, max_examples=300)
+@settings(derandomize=True, max_examples=100)
 @given(st.integers(0, 2**32))
 def test_sharing_limiters_send_all_calls_without_a_cycle(seed: int) -> None:
     chance = random.Random(seed)

@@ -148,16 +148,16 @@ def problems(seed: int) -> list[str]:
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.caches.machines == 1])
 def test_a_fan_out_is_within_its_bounds(name: str) -> None:
     result = Answer(name)
-    check(result, name, replace(ROWS[name], calls=min(200, ROWS[name].calls)))
+    check(result, name, replace(ROWS[name], calls=min(80, ROWS[name].calls)))
     assert not [(row.what, row.value, row.target) for row in result.rows if row.met is False]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_workloads_are_not_dearer_and_end_in_time(seed: int) -> None:
     assert not problems(seed)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", range(40, 500))
+@pytest.mark.parametrize("seed", range(12, 500))
 def test_more_random_workloads(seed: int) -> None:
     assert not problems(seed)

@@ -97,17 +97,17 @@ async def test_the_limit_is_what_runs_and_a_tenth(
     profile: str, path: bytes, report: Callable[[Batch], str], stream: bool, autojump_clock: MockClock
 ) -> None:
     autojump_clock.autojump_threshold = 0.005  # what is sent arrives before the clock goes on
-    server = Batch(report=report)
+    server = Batch(slots=20, report=report)
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat("sk-canary", peer.url, name="here", profile=profile)
         async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
             started = trio.current_time()
             start = engine.start_stream if stream else engine.start_request
-            calls = [start(ms.Request("here/m", HELLO)) for _ in range(800)]
+            calls = [start(ms.Request("here/m", HELLO)) for _ in range(400)]
             assert all([(await call.wait()).success for call in calls])
             seconds = trio.current_time() - started
             (limiter,) = engine.statistics().traffic.limiters.values()
-    assert seconds < 1.15 * 800 / server.slots * server.seconds
+    assert seconds < 1.15 * 400 / server.slots * server.seconds
     assert server.heads[0].startswith(b"GET " + path + b" HTTP/1.1\r\n")
     assert b"Bearer sk-canary" in server.heads[0]
     assert server.most <= 3 * server.slots
@@ -158,17 +158,17 @@ async def test_a_report_that_comes_late_is_one_and_raises_nothing(autojump_clock
 
 
 async def test_the_head_of_an_answer_says_how_many_wait(autojump_clock: MockClock) -> None:
-    server = Batch(report=None, in_heads=True)
+    server = Batch(slots=20, report=None, in_heads=True)
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
         async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
-            calls = [engine.start_request(ms.Request("here/m", HELLO)) for _ in range(800)]
+            calls = [engine.start_request(ms.Request("here/m", HELLO)) for _ in range(400)]
             assert all([(await call.wait()).success for call in calls])
             (limiter,) = engine.statistics().traffic.limiters.values()
     assert limiter.concurrent_by == "server_queue"
     assert limiter.server_load is not None
     assert limiter.server_load.is_by_header
-    assert trio.current_time() < 1.5 * 800 / server.slots * server.seconds
+    assert trio.current_time() < 1.5 * 400 / server.slots * server.seconds
     assert server.most <= 4 * server.slots
 
 
@@ -184,11 +184,11 @@ def endless(server: Batch) -> str:
 async def test_a_server_that_does_not_say_is_asked_once_a_minute(
     report: Callable[[Batch], str] | None, autojump_clock: MockClock
 ) -> None:
-    server = Batch(report=report)
+    server = Batch(slots=20, seconds=4.0, report=report)
     async with open_peer(server.serve) as peer:
         provider = ms.OpenAIChat("key", peer.url, name="here", profile="vllm")
         async with ms.open_engine([provider], traffic=ms.Traffic()) as engine:
-            calls = [engine.start_stream(ms.Request("here/m", HELLO)) for _ in range(1600)]
+            calls = [engine.start_stream(ms.Request("here/m", HELLO)) for _ in range(400)]
             assert all([(await call.wait()).success for call in calls])
             (limiter,) = engine.statistics().traffic.limiters.values()
     assert (limiter.concurrent_by, limiter.server_load) == ("learned", None)

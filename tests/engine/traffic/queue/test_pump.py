@@ -399,7 +399,7 @@ def no_defects() -> Iterator[None]:
     assert [each for each in found if not each.startswith("the observer's ")] == []
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=30)
 @given(STEPS, st.lists(st.sampled_from(FAULTS), max_size=30))
 def test_every_call_completes_once_and_nothing_stays_reserved(steps: list[tuple[Any, ...]], faults: list[str]) -> None:
     with no_defects():
@@ -409,7 +409,7 @@ def test_every_call_completes_once_and_nothing_stays_reserved(steps: list[tuple[
 TURNS = ["nothing", "nothing", "nothing", "cancel the last", "cancel all", "start another", "raise", "count"]
 
 
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True, max_examples=30)
 @given(STEPS, st.lists(st.sampled_from(FAULTS), max_size=20), st.lists(st.sampled_from(TURNS), max_size=80))
 def test_functions_of_the_program_end_calls(steps: list[tuple[Any, ...]], faults: list[str], turns: list[str]) -> None:
     with no_defects():
