@@ -132,7 +132,7 @@ async def test_many_streams_of_short_deltas_do_not_count_as_large() -> None:
     assert len(body) > 2 * LIMIT
     script = reply_once(STREAM_HEAD.encode() + body + chunked(chat_chunk(finish="stop"), CHAT_DONE))
     async with open_peer(script) as peer, ms.open_engine([peer.chat], limits=LIMITS, proxy="") as engine:
-        calls = [engine.start_stream(hello()) for _ in range(20)]
+        calls = [engine.start_stream(hello()) for _ in range(8)]
         completions = [await call.wait() for call in calls]
     assert all(completion.success for completion in completions)
 

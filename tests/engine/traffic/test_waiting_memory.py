@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 import manystream as ms
 
-CALLS = 500
+CALLS = 250
 ONE_LIMIT = {"*": ms.RateLimit(requests_per_minute=1)}
 
 

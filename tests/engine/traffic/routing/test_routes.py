@@ -276,30 +276,30 @@ def dead_between(begin: float, end: float, fault: bytes) -> object:
     return respond
 
 
-DEAD: dict[str, tuple[bytes, float, float]] = {
-    "500": (answer(error_body("down"), status="500 Internal Server Error"), 0.98, 1.0),
-    "hangs": (HANG, 0.90, 2.0),
+DEAD: dict[str, tuple[bytes, int, float]] = {
+    "500": (answer(error_body("down"), status="500 Internal Server Error"), 26, 1.0),
+    "hangs": (HANG, 130, 2.0),
 }
 
 
-@pytest.mark.parametrize(("fault", "least", "first_byte"), DEAD.values(), ids=DEAD)
+@pytest.mark.parametrize(("fault", "late", "first_byte"), DEAD.values(), ids=DEAD)
 async def test_a_dead_target_is_left_alone_and_used_again(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, fault: bytes, least: float, first_byte: float
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, fault: bytes, late: int, first_byte: float
 ) -> None:
     caplog.set_level(logging.INFO, "manystream.traffic")
     one, two = Server("one"), Server("two")
-    one.fault = dead_between(5.0, 15.0, fault)  # type: ignore[assignment]
+    one.fault = dead_between(3.0, 9.0, fault)  # type: ignore[assignment]
     route = ms.Route("fast", [ms.Target("one/m", timeouts=ms.Timeouts(first_byte=first_byte)), "two/m"])
     async with open_targets(one, two, route=route) as engine:
         started = trio.current_time()
-        completions = await run(engine, 1300, 0.02, ask())
+        completions = await run(engine, 700, 0.02, ask())
         open_at_the_end = engine.statistics().traffic.routes["fast"].targets[0].breaker
     assert all(completion.success for completion in completions)
-    assert within(completions, 1.0) >= least
-    after = [place for place in range(len(completions)) if place * 0.02 > 18]
+    assert len(completions) * (1 - within(completions, 1.0)) <= late
+    after = [place for place in range(len(completions)) if place * 0.02 > 12]
     assert all(completions[place].attempt_records[-1].target == "one/m" for place in after)
-    asked = [at for at in one.at if 8 <= at - started <= 14.9]
-    assert len(asked) <= 5  # one probe every two seconds
+    asked = [at for at in one.at if 6 <= at - started <= 8.9]
+    assert len(asked) <= 2  # one probe every two seconds
     assert open_at_the_end == "closed"
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith("route fast")]
     assert len(lines) == 2
@@ -307,7 +307,7 @@ async def test_a_dead_target_is_left_alone_and_used_again(
     assert lines[1] == "route fast: one/m answers, and is used again"
 
 
-@pytest.mark.parametrize("every", [25, 10, 4])
+@pytest.mark.parametrize("every", [25, 4])
 async def test_failures_at_once_do_not_hide_answers_under_way(autojump_clock: MockClock, every: int) -> None:
     """Of hundreds of calls at a time, each n-th fails at once, and the others take a second: only these move on."""
     one, two = Server("one", seconds=1.0), Server("two")
