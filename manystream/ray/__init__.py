@@ -1,8 +1,8 @@
 """manystream on a Ray cluster: answers as columns of a data set, engines as actors, and `manystream batch --ray`.
 
-The modules `exchange`, `ledger` and `watch` hold the rules of a batch, `answers`, `rows`, `asker` and `shared_rates`
-those of a data set. They need no Ray: their callers pass the time and carry the messages. Tests run them with messages
-that are lost, repeated and late. Limits of all workers together are divided by `engine/traffic/limits/leases.py`.
+The modules `exchange`, `ledger` and `watch` hold the rules of a batch, `answers`, `rows` and `asker` those of a data
+set, `rate_leases` and `shared_budget` those of limits and budgets of all workers together. They need no Ray: their
+callers pass the time and carry the messages. Tests run them with messages that are lost, repeated and late.
 
 Each name is imported from its module when it is first used, because a batch needs none of them.
 """

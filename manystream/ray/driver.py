@@ -21,12 +21,11 @@ from ..batch.line_file import encoded
 from ..batch.printed import PrintedRecords
 from ..engine.embedding import EVERY_CALL
 from ..providers.json.json_values import JSONObject, loads_object, mapping, string
-from .amount_leases import Gift
 from .cluster import Cluster, ClusterError, Died, Replied, Unreachable
 from .exchange import Answer, DriverExchange, Row
 from .ledger import Ledger
 from .rate_leases import Lease, RateKeeper
-from .shared_budget import SharedBudget
+from .shared_budget import AmountPart, SharedBudget
 from .watch import READY_SECONDS, Watch
 from .worker import WorkerReply
 
@@ -111,7 +110,7 @@ class _Worker:
     link: DriverExchange = field(default_factory=DriverExchange)
     figures: Counters = field(default_factory=Counters)
     lease: Lease | None = None
-    part: Gift | None = None
+    part: AmountPart | None = None
     call_at: float | None = None
     is_ready: bool = False
     is_lost: bool = False

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from .. import ManystreamError
 from ..batch.lines import LineId
-from .amount_leases import Gift
 from .rate_leases import Lease
+from .shared_budget import AmountPart
 
 ORPHANED_SECONDS = 2.5
 """An engine starts nothing after so many seconds without a call."""
@@ -77,18 +77,18 @@ class Offer:
     rows: the rows that the actor takes.
     confirms: `sent_at` of the reply to the exchange before; None in the first exchange.
     lease: the actor's part of each rate limit, as it has asked for it in that reply; None if there is nothing new.
-    gift: the actor's part of the budget; None if there is nothing new.
+    part: the actor's part of the budget; None if there is nothing new.
     """
 
     seq: int
     rows: tuple[Row, ...]
     confirms: float | None = None
     lease: Lease | None = None
-    gift: Gift | None = None
+    part: AmountPart | None = None
 
     def __reduce__(self) -> tuple[Callable[..., Offer], tuple[object, ...]]:
         rows = [(row.id, row.number, row.data, row.spent) for row in self.rows]
-        return _offer, (self.seq, rows, self.confirms, self.lease, self.gift)
+        return _offer, (self.seq, rows, self.confirms, self.lease, self.part)
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,9 +116,9 @@ def _offer(
     rows: Iterable[tuple[LineId, int, bytes, float]],
     confirms: float | None,
     lease: Lease | None,
-    gift: Gift | None,
+    part: AmountPart | None,
 ) -> Offer:
-    return Offer(seq, tuple(Row(*row) for row in rows), confirms, lease, gift)
+    return Offer(seq, tuple(Row(*row) for row in rows), confirms, lease, part)
 
 
 def _reply(seq: int, answers: Iterable[tuple[LineId, bytes, bool, float]], sent_at: float) -> Reply:
@@ -134,12 +134,12 @@ class DriverExchange:
     _seq: int = field(default=0, init=False)
     _confirms: float | None = field(default=None, init=False)
 
-    def offer(self, rows: tuple[Row, ...], lease: Lease | None = None, gift: Gift | None = None) -> Offer:
+    def offer(self, rows: tuple[Row, ...], lease: Lease | None = None, part: AmountPart | None = None) -> Offer:
         """Open the next exchange. Raises `ExchangeError` if the one before has no reply."""
         if self.open is not None:
             raise ExchangeError(f"exchange {self.open.seq} has no reply yet: repeat it")
         self._seq += 1
-        self.open = Offer(self._seq, rows, self._confirms, lease, gift)
+        self.open = Offer(self._seq, rows, self._confirms, lease, part)
         return self.open
 
     def accept(self, reply: Reply) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
@@ -25,9 +24,9 @@ from ..batch.lines import ChooseModel, CommonOptions, LineId
 from ..batch.prices import price_list
 from ..cost import CostExtraError, PriceTable, check_installed, price
 from ..engine.embedding import EVERY_CALL, OUTAGE, LeasedBudget
-from .amount_leases import AmountReport, WorkerAmount
 from .exchange import ActorExchange, Answer, Offer, Reply, Row
 from .rate_leases import EngineRates, LeaseRequest
+from .shared_budget import AmountReport, WorkerAmount
 
 FIRST_ANSWER_SECONDS = 1.0
 """An exchange waits for a first answer as long as this."""
@@ -91,8 +90,8 @@ class WorkerReply:
 
     failure: why the worker can answer nothing more; empty if it goes on.
     final: whether every other worker would fail for this reason, too.
-    request: what it needs of the rate limits; None while the worker starts, and if nothing is new.
-    amounts: what it has used of the budget, and needs; None while the worker starts, and without a budget.
+    request: what it needs of the rate limits; None if what came with the exchange is not in use yet.
+    amounts: what it has used of the budget, and needs; None for the same reason, and without a budget.
     """
 
     reply: Reply
@@ -129,8 +128,9 @@ class Worker:
         self._final = False
         self._token: trio.lowlevel.TrioToken | None = None
         self._rates: EngineRates | None = None
-        self._request: tuple[int, LeaseRequest | None] = 0, None
-        """the last exchange whose lease is in use, and what was asked for then"""
+        self._request: LeaseRequest | None = None
+        self._in_use = 0
+        """the last exchange whose lease and part of the budget are in use"""
         self._batch: Batch | None = None
         self._holder: WorkerAmount | None = None
         self._amounts: AmountReport | None = None
@@ -152,10 +152,10 @@ class Worker:
                 self._urgent.wait_for(self._must_return, COLLECT_SECONDS - GATHER_SECONDS)
             reply = self._exchange.reply(offer.seq, self._clock())
             counters = replace(self._counters, cost=dict(self._counters.cost), failures={})
+            if self._in_use != offer.seq and not self._failure:
+                return WorkerReply(reply, counters, self._failure, self._final)
             self._needs_more = False
-            asked_in, request = self._request
-            request = request if asked_in == offer.seq else None
-            return WorkerReply(reply, counters, self._failure, self._final, request, self._amounts)
+            return WorkerReply(reply, counters, self._failure, self._final, self._request, self._amounts)
 
     def close(self) -> None:
         """End the batch and its thread. Calls that run are cancelled."""
@@ -186,16 +186,17 @@ class Worker:
     # --- the thread of the batch ---
 
     def _go_on(self, offer: Offer) -> None:
-        """An exchange has come: use a new lease and gift, and start calls for some time more."""
+        """An exchange has come: use a new lease and part of the budget, and start calls for some time more."""
         engine_now = trio.current_time()  # before the worker's clock: see `EngineRates`
         if self._rates is not None:
             now = self._clock()
             self._rates.receive(offer.lease, self._exchange.open_until, now, engine_now)
-            self._request = offer.seq, self._rates.ask(now, engine_now)
+            self._request = self._rates.ask(now, engine_now)
         if self._holder is not None:
-            if offer.gift is not None:
-                self._holder.receive(offer.gift)
+            if offer.part is not None and self._in_use != offer.seq:
+                self._holder.receive(offer.part)
             self._amounts = self._holder.report()
+        self._in_use = offer.seq
         if self._batch is not None:
             self._batch.count_waiting()
         self._wake()
@@ -263,7 +264,7 @@ class Worker:
             raise BatchError(f"--budget, on a worker's machine: {error}") from None
         self._budget = BatchBudget(math.inf, self._price, self._options.providers)
         self._budget.unpaid_in_a_row = math.inf  # the driver ends the batch
-        self._holder = WorkerAmount(uuid.uuid4().hex)
+        self._holder = WorkerAmount()
         self._holder.on_need = self._need
         return LeasedBudget.of(self._holder)
 

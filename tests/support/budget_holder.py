@@ -5,7 +5,7 @@ from __future__ import annotations
 import manystream as ms
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
-from manystream.ray.amount_leases import WorkerAmount
+from manystream.ray.shared_budget import WorkerAmount
 
 DOLLARS = UNITS_PER_USD
 
@@ -19,8 +19,8 @@ class BudgetHolder:
     used: the US dollars of ended calls.
     """
 
-    def __init__(self, name: str) -> None:
-        self.holder: WorkerAmount = WorkerAmount(name)
+    def __init__(self) -> None:
+        self.holder: WorkerAmount = WorkerAmount()
         self.running: list[Reservation] = []
         self.waiting: int = 0
         self.refused: int = 0

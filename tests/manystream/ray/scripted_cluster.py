@@ -10,11 +10,11 @@ import trio
 from trio.testing import MockClock
 
 from manystream.batch import Counters, Journal
-from manystream.ray.amount_leases import AmountReport
 from manystream.ray.cluster import Died, Replied, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Answer, Offer, Reply, Row
 from manystream.ray.rate_leases import LeaseRequest
+from manystream.ray.shared_budget import AmountReport
 from manystream.ray.worker import WorkerReply
 from tests.support.batches import line
 

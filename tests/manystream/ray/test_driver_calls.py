@@ -16,12 +16,11 @@ from manystream.batch import BatchBudget, BatchError, Counters, Journal
 from manystream.batch.line_file import JournalError
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD
 from manystream.ray import driver
-from manystream.ray.amount_leases import AmountReport, Gift
 from manystream.ray.cluster import ClusterError, Died, Unreachable
 from manystream.ray.driver import ClusterBatch
 from manystream.ray.exchange import Row
 from manystream.ray.rate_leases import Lease, LeaseRequest
-from manystream.ray.shared_budget import SharedBudget
+from manystream.ray.shared_budget import AmountPart, AmountReport, SharedBudget
 from tests.manystream.ray.scripted_cluster import (
     TICK,
     Events,
@@ -474,7 +473,7 @@ async def run_paid(
     return await run(folder, script(*looks), budget=budget, journal=journal, made=made, **options)  # type: ignore[arg-type]
 
 
-async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_clock: MockClock) -> None:
+async def test_a_part_of_the_budget_goes_with_the_next_call(tmp_path: Path, mock_clock: MockClock) -> None:
     written: list[float | None] = []
 
     def look(*some: object) -> Callable[[ScriptedCluster], Events]:
@@ -488,15 +487,15 @@ async def test_a_gift_goes_to_a_worker_with_its_next_call(tmp_path: Path, mock_c
     batch, cluster = await run_paid(
         tmp_path,
         1.0,
-        look(reply(0, 1, amounts=AmountReport("w0"))),
-        look(reply(0, 2, amounts=AmountReport("w0", needed=10 * CENT, wanted=20 * CENT))),
-        look(reply(0, 3, answer("q1", 0.04), amounts=AmountReport("w0", 20 * CENT, 4 * CENT))),
-        look(reply(0, 4, failure("q2", dollars=0.03), amounts=AmountReport("w0", 20 * CENT, 7 * CENT))),
+        look(reply(0, 1, amounts=AmountReport())),
+        look(reply(0, 2, amounts=AmountReport(needed=10 * CENT, wanted=20 * CENT))),
+        look(reply(0, 3, answer("q1", 0.04), amounts=AmountReport(20 * CENT, 4 * CENT))),
+        look(reply(0, 4, failure("q2", dollars=0.03), amounts=AmountReport(20 * CENT, 7 * CENT))),
         count=2,
         made=made,
     )
-    assert [offer.gift for _, offer in cluster.all_offers] == [
-        None, Gift("w0", 0, 100 * CENT), Gift("w0", 20 * CENT, 100 * CENT), Gift("w0", 20 * CENT, 100 * CENT),
+    assert [offer.part for _, offer in cluster.all_offers] == [
+        None, AmountPart(0, 100 * CENT), AmountPart(20 * CENT, 100 * CENT), AmountPart(20 * CENT, 100 * CENT),
     ]  # fmt: skip
     assert written == [None, None, pytest.approx(0.201), pytest.approx(0.161)], "it is written down before it is sent"
     counters = batch.counters
@@ -519,14 +518,14 @@ async def test_what_a_lost_worker_was_given_is_spent(tmp_path: Path, mock_clock:
         tmp_path,
         1.0,
         events(reply(0, 1)),
-        events(reply(0, 2, amounts=AmountReport("w0", needed=30 * CENT, wanted=30 * CENT))),
+        events(reply(0, 2, amounts=AmountReport(needed=30 * CENT, wanted=30 * CENT))),
         events(Died(0, "its machine has died")),
-        events(reply(1, 1, amounts=AmountReport("w1", needed=10 * CENT, wanted=10 * CENT))),
-        events(reply(1, 2, answer("q1", 0.05), answer("q2", 0.05), amounts=AmountReport("w1", 10 * CENT, 10 * CENT))),
+        events(reply(1, 1, amounts=AmountReport(needed=10 * CENT, wanted=10 * CENT))),
+        events(reply(1, 2, answer("q1", 0.05), answer("q2", 0.05), amounts=AmountReport(10 * CENT, 10 * CENT))),
         count=2,
         made=made,
     )
-    assert cluster.all_offers[-1][1].gift == Gift("w1", 10 * CENT, 70 * CENT)
+    assert cluster.all_offers[-1][1].part == AmountPart(10 * CENT, 70 * CENT)
     assert (batch.counters.spent, batch.counters.lost_usd) == (0.4, 0.3)
     assert unrecorded(tmp_path / "a.jsonl") == 0.3
 
@@ -537,11 +536,11 @@ async def test_the_late_answers_of_a_lost_worker_say_what_it_spent(tmp_path: Pat
         tmp_path,
         1.0,
         events(reply(0, 1)),
-        events(reply(0, 2, amounts=AmountReport("w0", needed=30 * CENT, wanted=30 * CENT))),
+        events(reply(0, 2, amounts=AmountReport(needed=30 * CENT, wanted=30 * CENT))),
         events(Died(0, "it is silent")),
-        events(reply(0, 3, answer("q1", 0.12), unpaid("q2"), amounts=AmountReport("w0", 30 * CENT, 12 * CENT))),
+        events(reply(0, 3, answer("q1", 0.12), unpaid("q2"), amounts=AmountReport(30 * CENT, 12 * CENT))),
         events(reply(1, 1)),
-        events(reply(1, 2, answer("q2", 0.05), amounts=AmountReport("w1", 0, 5 * CENT))),
+        events(reply(1, 2, answer("q2", 0.05), amounts=AmountReport(0, 5 * CENT))),
         count=2,
     )
     assert [row.id for row in cluster.rows_at(1)] == ["q2"]
@@ -555,17 +554,17 @@ async def test_a_stopped_batch_asks_workers_to_return_their_rest(tmp_path: Path,
     batch, cluster = await run_paid(
         tmp_path,
         1.0,
-        events(reply(0, 1, amounts=AmountReport("w0", needed=30 * CENT, wanted=30 * CENT)), reply(1, 1)),
-        stop(made, reply(0, 2, answer("q1", 0.05), amounts=AmountReport("w0", 30 * CENT, 5 * CENT, needed=9))),
-        events(reply(0, 3, amounts=AmountReport("w0", 30 * CENT, 5 * CENT, returned=15 * CENT)), reply(1, 2)),
+        events(reply(0, 1, amounts=AmountReport(needed=30 * CENT, wanted=30 * CENT)), reply(1, 1)),
+        stop(made, reply(0, 2, answer("q1", 0.05), amounts=AmountReport(30 * CENT, 5 * CENT, needed=9))),
+        events(reply(0, 3, amounts=AmountReport(15 * CENT, 5 * CENT)), reply(1, 2)),
         events(reply(1, 3)),
         count=4,
         concurrency=(2, 2),
         made=made,
     )
-    assert [(worker, offer.seq, offer.gift) for worker, offer in cluster.all_offers[2:]] == [
-        (0, 2, Gift("w0", 30 * CENT, 100 * CENT)), (1, 2, None),
-        (0, 3, Gift("w0", 30 * CENT, 100 * CENT, recalled=True)), (1, 3, None),
+    assert [(worker, offer.seq, offer.part) for worker, offer in cluster.all_offers[2:]] == [
+        (0, 2, AmountPart(30 * CENT, 100 * CENT)), (1, 2, None),
+        (0, 3, AmountPart(30 * CENT, 100 * CENT, recalled=True)), (1, 3, None),
     ]  # fmt: skip
     assert (cluster.now, batch.counters.spent) == (4 / 16, 0.05)
     assert unrecorded(tmp_path / "a.jsonl") == 0.1, "the row that is out at worker 0 may cost what it has not returned"
@@ -580,9 +579,7 @@ async def test_a_budget_that_cannot_be_written_ends_the_batch(
 
     monkeypatch.setattr(SharedBudget, name, fail)
     with pytest.raises(BatchError) as caught:
-        await run_paid(
-            tmp_path, 1.0, events(reply(0, 1, amounts=AmountReport("w0"))), ScriptedCluster.answer_all, count=1
-        )
+        await run_paid(tmp_path, 1.0, events(reply(0, 1, amounts=AmountReport())), ScriptedCluster.answer_all, count=1)
     assert str(caught.value) == f"cannot write {tmp_path / 'a.jsonl'} or a file beside it: No space left on device"
 
 

@@ -121,9 +121,13 @@ def test_a_call_that_needs_more_of_the_budget_ends_the_wait_once(part: Part) -> 
     part.worker._counters.running = 1
     part.worker._need()
     assert (part.worker._amounts, part.notified()) == ("what it needs", (1, 0, 0))
-    part.exchange(Offer(1, ()))
+    assert part.worker.exchange(Offer(1, ())).amounts is None, "what came with it is not in use yet"
     assert part.waits == IDLE
-    part.exchange(Offer(2, ()))
+    part.waits.clear()
+    part.worker._in_use = 2
+    assert part.worker.exchange(Offer(2, ())).amounts == "what it needs"
+    assert part.waits == IDLE
+    part.exchange(Offer(3, ()))
     assert part.waits == [("first", 1.0, False)]
 
 
@@ -151,7 +155,7 @@ def test_answers_that_hold_calls_back_return_at_once(part: Part) -> None:
 def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     counters = Counters(lines=3, running=1, cost={"USD": Decimal(1)}, failures={"server": 2})
     part.worker._counters = counters
-    part.worker._request = 1, "a request"
+    part.worker._request, part.worker._in_use = "a request", 1
     part.worker._add(answer(1))
     reply = part.worker.exchange(Offer(1, ()))
     counters.cost["USD"] = Decimal(2)
@@ -162,26 +166,26 @@ def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     assert part.worker.exchange(Offer(2, ())).request is None, "its lease may not be in use yet"
 
 
-async def test_an_exchange_brings_leases_and_gifts_to_the_thread(part: Part) -> None:
+async def test_an_exchange_brings_its_lease_and_part_to_the_thread(part: Part) -> None:
     log: list[tuple[object, ...]] = []
     part.worker._rates = SimpleNamespace(
         receive=lambda lease, until, now, engine_now: log.append(("lease", lease, until, now, engine_now)),
         ask=lambda now, engine_now: ("ask", now),
     )
-    part.worker._holder = SimpleNamespace(receive=lambda gift: log.append(("gift", gift)), report=lambda: len(log))
+    part.worker._holder = SimpleNamespace(receive=lambda of: log.append(("part", of)), report=lambda: len(log))
     part.worker._batch = SimpleNamespace(count_waiting=lambda: log.append(("waiting",)))
     part.worker._token = trio.lowlevel.current_trio_token()
     wakeup, started = part.worker._wakeup, trio.current_time()
     part.exchange(Offer(1, ()))
     await wait_all_tasks_blocked()
     part.now = 11.0
-    part.exchange(Offer(2, (), 10.5, "new", "gift"))  # type: ignore[arg-type]
+    part.exchange(Offer(2, (), 10.5, "new", "more"))  # type: ignore[arg-type]
     await wait_all_tasks_blocked()
     assert [entry[:4] for entry in log] == [
-        ("lease", None, -math.inf, 10.0), ("waiting",), ("lease", "new", 13.5, 11.0), ("gift", "gift"), ("waiting",),
+        ("lease", None, -math.inf, 10.0), ("waiting",), ("lease", "new", 13.5, 11.0), ("part", "more"), ("waiting",),
     ]  # fmt: skip
     assert all(started <= entry[4] <= trio.current_time() for entry in log if entry[0] == "lease")  # type: ignore[operator]
-    assert (part.worker._amounts, part.worker._request, wakeup.is_set()) == (4, (2, ("ask", 11.0)), True)
+    assert (part.worker._amounts, part.worker._request, wakeup.is_set()) == (4, ("ask", 11.0), True)
 
 
 # --- the batch ---
@@ -282,9 +286,6 @@ def test_a_worker_uses_what_its_options_say(monkeypatch: pytest.MonkeyPatch, eng
     batch_budget: Any = Batch.made.how["budget"]
     assert (batch_budget.usd, batch_budget.unpaid_in_a_row) == (math.inf, math.inf)
     assert batch_budget.price is traffic.price
-    other = Part(monkeypatch, given).worker
-    other._open_budget()
-    assert other._holder.name != part.worker._holder.name, "each process has a name of its own"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import manystream as ms
 from manystream.engine.traffic.budgets.amounts import Amounts, limits_of
 from manystream.engine.traffic.budgets.budgets import Account, BudgetRefusal, BudgetsState, Claim, Reservation
 from manystream.engine.traffic.budgets.leases import UNITS_PER_USD, LeasedBudget
-from manystream.ray.amount_leases import Gift, WorkerAmount, units
+from manystream.ray.shared_budget import AmountPart, WorkerAmount, units
 from tests.engine.traffic.budgets.test_budgets_state import claimed, held, lacking, refused
 
 
@@ -14,7 +14,7 @@ class Place:
     """A lease, the budget of it, and the calls that wait."""
 
     def __init__(self) -> None:
-        self.lease = WorkerAmount("a")
+        self.lease = WorkerAmount()
         self.budgets = BudgetsState((LeasedBudget.of(self.lease),))
         self.needs: list[int] = []
         self.lease.on_need = lambda: self.needs.append(self.lease.needed)
@@ -33,10 +33,10 @@ def test_a_call_waits_until_its_engine_is_given_enough() -> None:
     claim = place.claim(0.5)
     assert place.needs == [UNITS_PER_USD // 2]
     assert claim.waiting_for == "usd of a part of the engine's budget, reserved by 0 calls, 0 ahead"
-    place.lease.receive(Gift("a", UNITS_PER_USD // 4, UNITS_PER_USD))
+    place.lease.receive(AmountPart(UNITS_PER_USD // 4, UNITS_PER_USD))
     assert place.budgets.has_changed
     assert place.budgets.next(0.0) is None
-    place.lease.receive(Gift("a", UNITS_PER_USD // 2, UNITS_PER_USD))
+    place.lease.receive(AmountPart(UNITS_PER_USD // 2, UNITS_PER_USD))
     found = place.budgets.next(0.0)
     assert found is not None
     assert isinstance(found[1], Reservation)
@@ -52,7 +52,7 @@ def test_a_call_is_refused_if_its_engine_never_gets_enough() -> None:
     place.claim(0.5)
     place.claim(0.2)
     assert place.lease.wanted == UNITS_PER_USD, "two calls such as the first"
-    place.lease.receive(Gift("a", 0, 3 * UNITS_PER_USD // 10))
+    place.lease.receive(AmountPart(0, 3 * UNITS_PER_USD // 10))
     found = place.budgets.next(0.0)
     assert isinstance(found[1], BudgetRefusal)
     assert found[1].message == (
@@ -77,10 +77,10 @@ def test_dollars_are_whole_nano_dollars() -> None:
 
 
 def test_a_leased_budget_holds_what_its_lease_allows() -> None:
-    lease = WorkerAmount("a")
+    lease = WorkerAmount()
     budget = LeasedBudget.of(lease)
     budgets = BudgetsState((ms.Budget(calls=9), budget))
-    lease.receive(Gift("a", 10**9, 2 * 10**9))
+    lease.receive(AmountPart(10**9, 2 * 10**9))
     holding = held(budgets.reserve("a", ms.Amounts(usd=0.75, calls=1), 0))
     assert (lease.taken, lease.spent, limits_of(budget, None).usd, budget.per) == (750_000_000, 0, 1, "engine")
     held(budgets.reserve("a", ms.Amounts(calls=1), 0))  # it costs nothing
@@ -101,11 +101,11 @@ def test_a_leased_budget_holds_what_its_lease_allows() -> None:
 
 
 def test_a_change_of_a_lease_lets_its_own_calls_try() -> None:
-    lease, other, changes = WorkerAmount("a"), WorkerAmount("a"), list[bool]()
+    lease, other, changes = WorkerAmount(), WorkerAmount(), list[bool]()
     leased = (LeasedBudget.of(lease), LeasedBudget.of(other))
     budgets = BudgetsState(leased, on_change=lambda: changes.append(budgets.has_changed))
     claimed(budgets, ms.Amounts(usd=1))
     assert not budgets.next(0)
-    other.receive(Gift("a", 10**9, 10**9))
-    lease.receive(Gift("a", 3 * 10**9, 3 * 10**9))
+    other.receive(AmountPart(10**9, 10**9))
+    lease.receive(AmountPart(3 * 10**9, 3 * 10**9))
     assert (changes, budgets.accounts()[0].limits.usd) == ([False, True], 3)
