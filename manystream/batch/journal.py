@@ -8,7 +8,7 @@ run is killed, only the last line of a file can be incomplete; it is repaired wh
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -90,8 +90,9 @@ class Journal:
 
     answers_path: the path of the file of answers.
     errors_path: the file of failures.
-    answered: ids of lines with an answer.
-    failed: ids of lines that failed in earlier runs and have no answer.
+    answered: ids of lines with an answer → where the record begins, in bytes, if an earlier run or `record_encoded`
+        has written it.
+    failed: ids of lines that failed in earlier runs and have no answer → where the last record begins.
     makers: the providers of all recorded answers, from the answers' member `provider`.
 
     Leaving `with Journal(path) as journal:` closes the files. After that, recording raises `JournalError`.
@@ -149,8 +150,10 @@ class Journal:
     def record_encoded(self, answers: Sequence[tuple[LineId, bytes]], failures: Sequence[bytes]) -> None:
         """Write many records at a time, each encoded by `line_file.encoded`. Raises as `record_answer` does."""
         if answers:
-            self._opened(self._answers).append_encoded([record for _, record in answers])
-            self.answered.update((id, 0) for id, _ in answers)
+            file = self._opened(self._answers)
+            position = file.size
+            file.append_encoded([record for _, record in answers])
+            self.answered.update(places(answers, position))
         if failures:
             self._opened(self._errors).append_encoded(failures)
 
@@ -195,7 +198,7 @@ class Journal:
     def _read_answer(self, position: int, record: JSONObject) -> str | None:
         id = line_id(record)
         if id is not None:
-            self.answered.add(id)
+            self.answered[id] = position
             self.makers.add(string(record, "provider") or "")
             if self._budget is not None:
                 self._budget.read_answer(record)
@@ -210,7 +213,7 @@ class Journal:
             return None
         id = line_id(record)
         if id is not None and id not in self.answered and _category(record) not in NOT_FAILED:
-            self.failed.add(id)
+            self.failed[id] = position
             if self._budget is not None:
                 self._budget.read_failure(id, record)
         return _prompt_reason(record) or (None if type(record.get("error")) is dict else "it has no error")
@@ -238,6 +241,13 @@ class Journal:
         kept.update(last.values(), unrecorded)
         if count != len(kept) or not count:
             errors.keep_only(kept)
+
+
+def places(records: Sequence[tuple[LineId, bytes]], position: int) -> Iterator[tuple[LineId, int]]:
+    """Yield where each of the records begins that are written one after the other from this position."""
+    for id, record in records:
+        yield id, position
+        position += len(record) + 1
 
 
 def line_id(record: JSONObject) -> LineId | None:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .. import JSONObject
-from ..batch.journal import Journal, line_id
+from ..batch.journal import Journal, places
 from ..batch.line_file import LockedError
+from ..batch.line_ids import LineIds
 from ..batch.lines import LineId
 from .exchange import Answer
 
@@ -36,8 +36,6 @@ class AnswerKeeper(Journal):
 
     def __init__(self, path: str, *, retry_failed: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(Path(path))
-        self._answer_at: dict[LineId, int] = {}  # id → where its record begins
-        self._failure_at: dict[LineId, int] = {}
         waited = 0.0
         while True:
             try:
@@ -49,15 +47,16 @@ class AnswerKeeper(Journal):
             sleep(LOCK_EVERY_SECONDS)
             waited += LOCK_EVERY_SECONDS
         if retry_failed:
-            self._failure_at.clear()
+            self.failed = LineIds()
 
     def lookup(self, ids: Sequence[LineId]) -> dict[LineId, bytes]:
         """Return id → record for those ids that were answered or have failed. Raises `OSError`."""
         found: dict[LineId, bytes] = {}
         for id in ids:
-            for places, file in ((self._answer_at, self._answers), (self._failure_at, self._errors)):
-                if id in places and id not in found:
-                    found[id] = self._opened(file).line_at(places[id])
+            for ids_of, file in ((self.answered, self._answers), (self.failed, self._errors)):
+                position = ids_of.get(id)
+                if position is not None and id not in found:
+                    found[id] = self._opened(file).line_at(position)
         return found
 
     def record(self, answers: Sequence[Answer]) -> dict[LineId, bytes]:
@@ -68,43 +67,19 @@ class AnswerKeeper(Journal):
         first: dict[LineId, Answer] = {}
         late: list[LineId] = []
         for answer in answers:
-            if answer.id in first or answer.id in self._answer_at or answer.id in self._failure_at:
+            if answer.id in first or answer.id in self.answered or answer.id in self.failed:
                 late.append(answer.id)
             else:
                 first[answer.id] = answer
         good = [(answer.id, answer.record) for answer in first.values() if not answer.failed]
         bad = [(answer.id, answer.record) for answer in first.values() if answer.failed]
-        if good:
-            at = self._opened(self._answers).size
-            self.record_encoded(good, ())
-            _note(self._answer_at, good, at)
+        self.record_encoded(good, ())
         if bad:
-            at = self._opened(self._errors).size
+            position = self._opened(self._errors).size
             self.record_encoded((), [record for _, record in bad])
-            _note(self._failure_at, bad, at)
+            self.failed.update(places(bad, position))
         return self.lookup(late)
 
     def close(self) -> None:
         """Close the files. Recording raises `JournalError` after this."""
         self.__exit__(None, None, None)
-
-    def _read_answer(self, position: int, record: JSONObject) -> str | None:
-        reason = super()._read_answer(position, record)
-        id = line_id(record)
-        if id is not None:
-            self._answer_at.setdefault(id, position)
-        return reason
-
-    def _read_failure(self, position: int, record: JSONObject) -> str | None:
-        reason = super()._read_failure(position, record)
-        id = line_id(record)
-        if id is not None and id in self.failed:
-            self._failure_at[id] = position
-        return reason
-
-
-def _note(places: dict[LineId, int], records: Sequence[tuple[LineId, bytes]], position: int) -> None:
-    """Note where records begin that were written one after the other from this position."""
-    for id, record in records:
-        places[id] = position
-        position += len(record) + 1
