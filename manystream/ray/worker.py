@@ -155,7 +155,8 @@ class Worker:
             if self._in_use != offer.seq and not self._failure:
                 return WorkerReply(reply, counters, self._failure, self._final)
             self._needs_more = False
-            return WorkerReply(reply, counters, self._failure, self._final, self._request, self._amounts)
+            request = replace(self._request, asked_at=reply.sent_at) if self._request is not None else None
+            return WorkerReply(reply, counters, self._failure, self._final, request, self._amounts)
 
     def close(self) -> None:
         """End the batch and its thread. Calls that run are cancelled."""

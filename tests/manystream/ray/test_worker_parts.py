@@ -23,6 +23,7 @@ from manystream.engine.traffic.budgets.leases import LeasedBudget
 from manystream.providers.errors import InvalidRequestError
 from manystream.ray import worker
 from manystream.ray.exchange import Answer, Offer, Reply, Row
+from manystream.ray.rate_leases import LeaseRequest
 from manystream.ray.worker import Worker, WorkerOptions
 
 PROVIDER = ms.OpenAIChat("key", "http://127.0.0.1:9/v1", name="sim")
@@ -155,14 +156,19 @@ def test_answers_that_hold_calls_back_return_at_once(part: Part) -> None:
 def test_a_reply_has_the_figures_of_its_time(part: Part) -> None:
     counters = Counters(lines=3, running=1, cost={"USD": Decimal(1)}, failures={"server": 2})
     part.worker._counters = counters
-    part.worker._request, part.worker._in_use = "a request", 1
+    part.worker._request, part.worker._in_use = LeaseRequest("e", 9.0, (), ()), 1
     part.worker._add(answer(1))
     reply = part.worker.exchange(Offer(1, ()))
     counters.cost["USD"] = Decimal(2)
     counters.lines = 4
     assert reply.counters == Counters(lines=3, running=1, cost={"USD": Decimal(1)})
     assert reply.reply == Reply(1, (answer(1),), 10.0)
-    assert (reply.failure, reply.final, reply.request, reply.amounts) == ("", False, "a request", None)
+    assert (reply.failure, reply.final, reply.request, reply.amounts) == (
+        "",
+        False,
+        LeaseRequest("e", 10.0, (), ()),
+        None,
+    )
     assert part.worker.exchange(Offer(2, ())).request is None, "its lease may not be in use yet"
 
 
@@ -170,7 +176,7 @@ async def test_an_exchange_brings_its_lease_and_part_to_the_thread(part: Part) -
     log: list[tuple[object, ...]] = []
     part.worker._rates = SimpleNamespace(
         receive=lambda lease, until, now, engine_now: log.append(("lease", lease, until, now, engine_now)),
-        ask=lambda now, engine_now: ("ask", now),
+        ask=lambda now, engine_now: LeaseRequest("e", now, (), ()),
     )
     part.worker._holder = SimpleNamespace(receive=lambda of: log.append(("part", of)), report=lambda: len(log))
     part.worker._batch = SimpleNamespace(count_waiting=lambda: log.append(("waiting",)))
@@ -185,7 +191,7 @@ async def test_an_exchange_brings_its_lease_and_part_to_the_thread(part: Part) -
         ("lease", None, -math.inf, 10.0), ("waiting",), ("lease", "new", 13.5, 11.0), ("part", "more"), ("waiting",),
     ]  # fmt: skip
     assert all(started <= entry[4] <= trio.current_time() for entry in log if entry[0] == "lease")  # type: ignore[operator]
-    assert (part.worker._amounts, part.worker._request, wakeup.is_set()) == (4, ("ask", 11.0), True)
+    assert (part.worker._amounts, part.worker._request, wakeup.is_set()) == (4, LeaseRequest("e", 11.0, (), ()), True)
 
 
 # --- the batch ---
