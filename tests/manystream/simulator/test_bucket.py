@@ -1,37 +1,6 @@
 """The simulator's token buckets: how much is left, and when there is room."""
 
-import pytest
-
 from manystream.simulator.bucket import Bucket
-
-
-def test_a_bucket_refills_up_to_its_capacity() -> None:
-    bucket = Bucket("requests", 60, 60.0, 10, 0.0)
-    bucket.level = 0
-    bucket.update(4.0)
-    assert (bucket.level, bucket.wait(5, 4.0), bucket.full_after(4.0)) == (4.0, 1.0, 6.0)
-    bucket.update(100.0)
-    assert bucket.level == 10
-
-
-def test_a_production_takes_its_tokens_evenly() -> None:
-    bucket = Bucket("output_tokens", 60, 60.0, 60, 0.0)
-    bucket.produce(100, 10.0, 0.0)
-    bucket.update(5.0)
-    assert bucket.level == pytest.approx(60 - 5 * 9)
-    bucket.update(20.0)
-    assert bucket.level == pytest.approx(60 - 100 + 20)
-
-
-def test_a_production_that_is_stopped_takes_no_more() -> None:
-    bucket = Bucket("output_tokens", 60, 60.0, 600, 0.0)
-    production = bucket.produce(100, 10.0, 0.0)
-    assert production is not None
-    bucket.stop(production, 5.0)
-    bucket.stop(production, 6.0)
-    bucket.update(15.0)
-    assert bucket.level == pytest.approx(min(600, 600 - 5 * 9 + 10))
-
 
 DAY = 86_400.0
 

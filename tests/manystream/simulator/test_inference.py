@@ -92,17 +92,6 @@ def test_a_batch_answers_all_and_refuses_beyond_its_queue() -> None:
         assert statistics(simulator)["limited"] == 1
 
 
-@pytest.mark.parametrize("text", ["speed=1", "step=x", "step=-1", "kv=0", "status=200", "step"])
-def test_a_batch_that_cannot_be_read_is_an_error(text: str) -> None:
-    with pytest.raises(KnobError, match="batch"):
-        read_batch(text)
-
-
-def test_a_batch_is_read_from_text() -> None:
-    read = read_batch("step=0.1, per-call=0.2 prefill=0.3 kv=4 queue=5 status=429")
-    assert read == BatchModel(step=0.1, per_call=0.2, prefill=0.3, kv=4, queue=5, status=429)
-
-
 def test_it_reports_what_runs_and_waits() -> None:
     """As vLLM does, so that a client finds out how many calls it may send. The server has room for one call."""
     world = World(ServiceSettings(batch=BatchModel(kv=1)))

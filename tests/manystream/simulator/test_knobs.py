@@ -82,6 +82,8 @@ def test_directives_that_say_nothing_change_nothing() -> None:
         ("\n simulate: a", " a"),
         ("simulate events=1", ""),
         ("Simulate: a", ""),
+        ("Please simulate: a storm", ""),
+        ("{not json", ""),
         ('\t{"simulate": {"events": 1, "key": "k", "stamp": true}}', "events=1,key=k,stamp=True"),
         ('{"simulate": "events=1"}', ""),
         ('{"other": {"events": 1}}', ""),
@@ -102,6 +104,7 @@ def test_a_message_holds_a_directive_at_its_start(text: str, directive: str) -> 
         ("sim-else@a=b", "a=b"),
         ("text@a=b", ""),
         ("similar@a=b", "a=b"),
+        ("gpt-5@home", ""),
     ],
 )
 def test_a_model_holds_a_directive_behind_its_kind(model: str, directive: str) -> None:
@@ -109,7 +112,7 @@ def test_a_model_holds_a_directive_behind_its_kind(model: str, directive: str) -
 
 
 BOUNDS: dict[str, tuple[list[str], list[str]]] = {
-    "kind": (["text", "thinking", "tools", "mixed"], ["", "tool"]),
+    "kind": (["text", "thinking", "tools", "mixed"], ["", "tool", "Text"]),
     "text": (["sentences", "unicode"], ["words"]),
     "events": (["0", "1000000"], ["-1", "1000001", "1.5"]),
     "calls": (["0", "1000"], ["-1", "1001"]),
@@ -155,74 +158,3 @@ SWITCHES = {"1": True, "true": True, "yes": True, "0": False, "false": False, "n
 
 def test_a_switch_is_one_of_six_words() -> None:
     assert {text: READERS["drop"][0](text) for text in SWITCHES} == SWITCHES
-
-
-def test_a_directive_takes_commas_spaces_dashes_underscores() -> None:
-    assert read_directive("events=5, rate=2.5  retry-after=1") == {"events": 5, "rate": 2.5, "retry_after": 1.0}
-    assert read_directive("") == {}
-    assert read_directive("stamp=1 redacted=false") == {"stamp": True, "redacted": False}
-
-
-def test_the_last_directive_wins() -> None:
-    assert combine(Knobs(events=1, rate=3), "events=2,kind=text", "kind=tools") == Knobs(events=2, rate=3, kind="tools")
-
-
-@pytest.mark.parametrize(
-    "directive", ["unknown=1", "events=-1", "events=1.5", "cut=x", "kind=Text", "stamp=maybe", "x"]
-)
-def test_a_knob_that_cannot_be_read_is_named(directive: str) -> None:
-    with pytest.raises(KnobError, match=directive.partition("=")[0]):
-        read_directive(directive)
-
-
-SPANS: dict[str, tuple[float, float]] = {
-    "events": (0, 1_000_000),
-    "calls": (0, 1000),
-    "steps": (0, 1000),
-    "cached": (0, 1_000_000_000),
-    "seed": (0, 9_223_372_036_854_775_807),
-    "rate": (0, 1_000_000),
-    "delay": (0, 3600),
-    "chunk": (0, 1_048_576),
-    "ping": (0, 3600),
-    "fail": (400, 599),
-    "retry_after": (0, 86_400),
-    "cut": (-1_000_000, 1_000_000),
-    "reset": (-1_000_000, 1_000_000),
-    "truncate": (-1_000_000, 1_000_000),
-    "stall": (-1_000_000, 1_000_000),
-    "malformed": (-1_000_000, 1_000_000),
-    "error": (-1_000_000, 1_000_000),
-    "error_status": (400, 599),
-    "times": (0, 1_000_000),
-}
-"""Knob → its smallest and its largest value."""
-
-
-@pytest.mark.parametrize("knob", SPANS)
-def test_a_number_is_valid_from_its_least_to_its_largest(knob: str) -> None:
-    least, largest = SPANS[knob]
-    for value in (least, largest):
-        assert read_directive(f"{knob}={value}") == {knob: value}
-    for value in (least - 1, largest + 1):
-        with pytest.raises(KnobError, match=knob):
-            read_directive(f"{knob}={value}")
-
-
-@pytest.mark.parametrize(
-    ("model", "directive"),
-    [
-        ("sim-text", "kind=text,"),
-        ("sim-mixed@events=4", "kind=mixed,events=4"),
-        ("sim@events=4", "events=4"),
-        ("gpt-5@home", ""),
-    ],
-)
-def test_a_models_name_may_hold_knobs(model: str, directive: str) -> None:
-    assert directive_in_model(model) == directive
-
-
-def test_a_message_may_hold_knobs() -> None:
-    assert directive_in_text(" simulate: events=4") == " events=4"
-    assert directive_in_text('{"simulate": {"events": 4, "rate": 2}}') == "events=4,rate=2"
-    assert directive_in_text("{not json") == directive_in_text("Please simulate: a storm") == ""

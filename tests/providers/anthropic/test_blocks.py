@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 import manystream as ms
-from manystream.providers.anthropic import DIALECT
 from manystream.providers.model.events import TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from tests.providers.anthropic.wire import (
     LENIENT,
     MESSAGE,
     START,
     STOP,
-    STRICT,
     block,
     call,
     finish,
-    made_ids,
     run,
     run_at_every_split,
     sse,
@@ -39,12 +35,6 @@ def test_a_call_ends_when_the_next_block_begins() -> None:
     assert [c.parsed for c in outcome.response.tool_calls] == [{"city": "Oslo"}, {"city": "Rome"}]
 
 
-def test_a_calls_end_is_delivered_with_the_stop_reason() -> None:
-    outcome = run(START + call(0, "{}") + finish("tool_use"))
-    assert ToolCallDone(0, True) in outcome.events
-    assert outcome.error is not None
-
-
 @pytest.mark.parametrize("pieces", [(), ("",), ("", "")], ids=["no delta", "an empty delta", "two empty deltas"])
 def test_a_call_without_arguments_has_the_empty_object(pieces: tuple[str, ...]) -> None:
     outcome = run_at_every_split(START + call(0, *pieces) + finish("tool_use") + STOP)
@@ -56,14 +46,6 @@ def test_input_in_the_start_event_is_delivered_once() -> None:
     start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"city": "Åbo", "n": 1}}
     outcome = run_at_every_split(START + block(0, start) + finish("tool_use") + STOP)
     assert outcome.response.content == [ms.ToolCall("t", "look", '{"city": "Åbo", "n": 1}')]
-
-
-def test_streamed_arguments_replace_the_input_of_the_start() -> None:
-    start: dict[str, object] = {"type": "tool_use", "id": "t", "name": "look", "input": {"old": 1}}
-    wire = (
-        START + block(0, start, {"type": "input_json_delta", "partial_json": '{"new": 2}'}) + finish("tool_use") + STOP
-    )
-    assert run(wire).response.tool_calls[0].parsed == {"new": 2}
 
 
 def test_a_calls_other_members_are_kept_as_state() -> None:
@@ -92,24 +74,8 @@ def test_a_call_that_was_cut_off_is_not_complete(reason: str, stop: bool) -> Non
     assert outcome.response.tool_calls[1].arguments == '{"b": '
 
 
-def test_a_cut_off_call_with_valid_json_is_not_complete() -> None:
-    outcome = run(START + call(0, '{"a": 1}') + finish("max_tokens") + STOP)
-    assert outcome.events[-2] == ToolCallDone(0, False)
-    assert outcome.done.finish_reason is ms.FinishReason.LENGTH
-
-
 def test_a_call_before_text_that_was_cut_off_is_complete() -> None:
     assert run(START + call(0, "{}") + text(1, "an") + finish("max_tokens") + STOP).response.tool_calls[0].complete
-
-
-def test_a_truncated_call_is_kept_and_not_complete() -> None:
-    outcome = run(START + call(0, '{"a"', stop=False))
-    assert outcome.response.tool_calls == [ms.ToolCall("toolu_1", "look", '{"a"', complete=False)]
-
-
-def test_calls_made_turn_a_stop_into_tool_use_but_never_a_length() -> None:
-    assert run(START + call(0, "{}") + finish("end_turn") + STOP).done.finish_reason is ms.FinishReason.TOOL_USE
-    assert run(START + call(0, "{}") + finish("max_tokens") + STOP).done.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_server_side_calls_and_results_are_provider_blocks() -> None:
@@ -169,18 +135,6 @@ def test_deltas_of_unknown_blocks_append_text_and_set_the_rest() -> None:
     ]
     content = run(START + block(0, start, *deltas) + finish() + STOP).response.content
     assert content == [ms.ProviderBlock("anthropic", {"type": "novelty", "note": "abc", "parts": [1], "level": 2})]
-
-
-def test_reading_the_answer_during_the_stream_has_no_effect() -> None:
-    machine = DIALECT.machine(STRICT, made_ids())
-    use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    machine.feed("", json.dumps({"type": "message_start", "message": MESSAGE}).encode())
-    machine.feed("", json.dumps({"type": "content_block_start", "index": 0, "content_block": use}).encode())
-    for piece in ('{"query"', ': "', 'rain"}'):
-        delta = {"type": "input_json_delta", "partial_json": piece}
-        machine.feed("", json.dumps({"type": "content_block_delta", "index": 0, "delta": delta}).encode())
-        last = machine.response().content
-    assert last == [ms.ProviderBlock("anthropic", {**use, "input": {"query": "rain"}})]
 
 
 def test_calls_in_message_start_end_when_the_next_block_begins() -> None:

@@ -69,11 +69,6 @@ def test_a_status_without_a_readable_body_has_its_category(status: int, category
         assert error.body == body
 
 
-def test_an_unknown_type_in_a_stream_is_unknown_and_not_retried() -> None:
-    error = run(START + sse(error_body("novel_error"), "error")).error
-    assert (error.category, error.retryable) == (ms.ErrorCategory.UNKNOWN, False)
-
-
 @pytest.mark.parametrize(
     ("status", "kind", "category"),
     [
@@ -159,10 +154,6 @@ def test_a_hint_in_the_body_counts_if_no_header_has_one() -> None:
     assert failed(401, error_body("authentication_error", "Please try again in 1 minute")).retry_after_ms == -1
 
 
-def test_an_error_that_is_not_retryable_has_no_hint() -> None:
-    assert failed(401, error_body("authentication_error"), {"retry-after": "7"}).retry_after_ms == -1
-
-
 @pytest.mark.parametrize(
     ("body", "text", "code"),
     [
@@ -187,21 +178,6 @@ def test_an_error_that_is_not_retryable_has_no_hint() -> None:
 def test_the_shapes_of_proxies_and_other_servers_are_read(body: object, text: str, code: str | None) -> None:
     error = failed(400, body)
     assert (error.message, error.provider_code, error.category) == (text, code, ms.ErrorCategory.INVALID_ARG)
-
-
-@pytest.mark.parametrize(
-    ("error", "category"),
-    [
-        ({"message": "m", "code": 429}, ms.ErrorCategory.RATE_LIMIT),
-        ({"message": "m", "code": "500"}, ms.ErrorCategory.SERVER),
-        ({"message": "m", "status": 503}, ms.ErrorCategory.SERVER),
-        ({"message": "m", "code": "model_gone"}, ms.ErrorCategory.UNKNOWN),
-        ({"message": "m", "code": "²"}, ms.ErrorCategory.UNKNOWN),
-    ],
-)
-def test_a_status_inside_an_in_stream_error_classifies_it(error: dict[str, object], category: ms.ErrorCategory) -> None:
-    found = run(START + sse({"error": error})).error
-    assert found.category is category
 
 
 @pytest.mark.parametrize(

@@ -58,29 +58,6 @@ def test_a_message_of_one_plain_text_is_a_string() -> None:
     ]
 
 
-def test_adjacent_messages_of_one_role_become_one() -> None:
-    assert sent(
-        Message.user("a"), Message.user("b"), Message.assistant("c"), Message.assistant("d"), Message.user("e")
-    ) == [
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": "c"}, {"type": "text", "text": "d"}]},
-        {"role": "user", "content": "e"},
-    ]
-
-
-def test_a_call_and_its_result_are_written_as_blocks() -> None:
-    history = [
-        Message.user("Weather?"),
-        Message(Role.ASSISTANT, [ms.Text("I look."), ToolCall("t1", "look", '{"city": "Oslo"}')]),
-        Message.tool_result("t1", "rain"),
-    ]
-    assert sent(*history)[1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use("t1", city="Oslo")]},
-        {"role": "user", "content": [result("t1")]},
-    ]
-    assert encode(*history).warnings == []
-
-
 def test_results_and_the_users_text_are_one_message() -> None:
     wire = sent(
         Message.user("Weather?"), Message(Role.ASSISTANT,
@@ -94,14 +71,6 @@ def test_results_and_the_users_text_are_one_message() -> None:
     ]  # fmt: skip
 
 
-def test_results_come_before_the_users_text() -> None:
-    wire = sent(
-        Message.user("Weather?"), Message.tool_call("t1", "look", "{}"), Message.user("Hurry!"),
-        Message.tool_result("t1", "rain"),
-    )  # fmt: skip
-    assert wire[2]["content"] == [result("t1"), {"type": "text", "text": "Hurry!"}]
-
-
 def test_a_late_result_is_moved_to_its_call() -> None:
     wire = sent(
         Message.user("a"), Message.tool_call("t1", "look", "{}"), Message.user("b"), Message.assistant("c"),
@@ -110,14 +79,6 @@ def test_a_late_result_is_moved_to_its_call() -> None:
     assert [turn["content"] for turn in wire] == [
         "a", [use("t1")], [result("t1"), {"type": "text", "text": "b"}], "c", "d",
     ]  # fmt: skip
-
-
-def test_consecutive_rounds_of_calls_are_not_merged() -> None:
-    wire = sent(
-        Message.user("a"), Message.tool_call("t1", "look", "{}"), Message.tool_result("t1", "rain"),
-        Message.tool_call("t2", "look", "{}"), Message.tool_result("t2", "sun"),
-    )  # fmt: skip
-    assert [turn["content"] for turn in wire] == ["a", [use("t1")], [result("t1")], [use("t2")], [result("t2", "sun")]]
 
 
 def test_unpaired_calls_and_results_are_left_out_with_a_warning() -> None:

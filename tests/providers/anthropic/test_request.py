@@ -135,23 +135,6 @@ def test_parallel_calls_without_tools_cause_a_warning() -> None:
     assert warnings_of(parallel_tool_calls=False) == ["parallel_tool_calls: not sent; the request has no tools"]
 
 
-def test_limits_sampling_stops_and_user_have_their_members() -> None:
-    body = body_of(max_output_tokens=7, temperature=0.5, top_p=0.25, stop=("END", "."), metadata={"user_id": "u"})
-    assert (body["max_tokens"], body["temperature"], body["top_p"]) == (7, 0.5, 0.25)
-    assert body["stop_sequences"] == ["END", "."]
-    assert body["metadata"] == {"user_id": "u"}
-
-
-def test_an_option_without_a_member_causes_a_warning() -> None:
-    options: dict[str, Any] = {"seed": 1, "metadata": {"user_id": "u", "team": "a"}}
-    assert body_of(**options)["metadata"] == {"user_id": "u"}
-    assert warnings_of(**options) == [
-        "metadata.team: not sent; Anthropic takes only user_id",
-        "seed: not sent; Anthropic has no such setting",
-    ]
-    assert "metadata" not in body_of(metadata={"team": "a"})
-
-
 def test_a_temperature_above_the_range_is_sent_as_1() -> None:
     assert body_of(temperature=1.5)["temperature"] == 1.0
     assert warnings_of(temperature=1.5) == ["temperature: 1.5 is above Anthropic's range of 0 to 1; sent as 1"]
@@ -195,14 +178,6 @@ def test_sampling_is_sent_in_part(options: dict[str, Any], sampling: dict[str, f
     assert warnings_of(**options) == warnings
 
 
-def test_sampling_that_thinking_excludes_is_left_out() -> None:
-    thinking: dict[str, Any] = {"thinking": ms.ThinkingLevel.LOW}
-    assert not {"temperature", "top_p"} & body_of(temperature=0.5, top_p=0.5, **thinking).keys()
-    assert len(warnings_of(temperature=0.5, top_p=0.5, **thinking)) == 2
-    assert body_of(temperature=1, top_p=0.95, **thinking)["temperature"] == 1
-    assert warnings_of(temperature=1, top_p=0.95, **thinking) == []
-
-
 def test_sampling_is_sent_to_models_of_other_servers() -> None:
     body = json.loads(encode(model="kimi-k2", temperature=1.5, top_p=0.5, thinking=ms.ThinkingLevel.LOW).body)
     assert (body["temperature"], body["top_p"]) == (1.5, 0.5)
@@ -240,21 +215,6 @@ def test_a_budget_is_not_sent_with_a_forced_call() -> None:
         assert body_of(**options)["max_tokens"] == 4096
         assert len(warnings_of(**options)) == 1
     assert "thinking" in body_of(tools=[LOOK], tool_choice="none", thinking=ms.ThinkingLevel.LOW)
-
-
-def test_a_response_schema_and_an_effort_share_output_config() -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    body = body_of("claude-opus-4-6", response_schema=schema, thinking=ms.ThinkingLevel.MED)
-    assert body["output_config"] == {
-        "effort": "medium",
-        "format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}},
-    }
-    assert "additionalProperties" not in schema
-
-
-def test_extra_body_is_merged_last() -> None:
-    body = body_of(extra_body={"service_tier": "auto", "max_tokens": 1, "inference_geo": "us"})
-    assert (body["service_tier"], body["max_tokens"], body["inference_geo"]) == ("auto", 1, "us")
 
 
 def test_a_warning_is_given_once() -> None:

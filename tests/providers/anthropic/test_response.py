@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import get_args
 
 import pytest
@@ -14,7 +13,6 @@ from manystream.providers.anthropic import DIALECT
 from manystream.providers.anthropic.response import FINISH_REASONS
 from tests.providers.anthropic.wire import (
     LENIENT,
-    MESSAGE,
     START,
     STOP,
     STRICT,
@@ -24,7 +22,6 @@ from tests.providers.anthropic.wire import (
     made_ids,
     message,
     run,
-    sse,
     text,
 )
 
@@ -33,15 +30,6 @@ SEARCH: dict[str, object] = {"type": "server_tool_use", "id": "s", "name": "web_
 FOUND: dict[str, object] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
 
 CITATION: dict[str, object] = {"type": "web_search_result_location", "url": "https://a.example", "cited_text": "wet"}
-
-
-def test_every_member_has_its_place() -> None:
-    response = decode(message({"type": "text", "text": "Hi"}, container={"id": "c"}, stop_details=None))
-    assert response.content == [ms.Text("Hi")]
-    assert (response.id, response.model) == ("msg_1", "claude-sonnet-4-5")
-    assert (response.finish_reason, response.raw_finish_reason) == (ms.FinishReason.STOP, "end_turn")
-    assert response.provider_data == {"container": {"id": "c"}}
-    assert response.to_message() == ms.Message(ms.Role.ASSISTANT, "Hi")
 
 
 @pytest.mark.parametrize(
@@ -139,16 +127,6 @@ def test_a_streamed_answer_equals_the_unstreamed_one(name: str, provider: object
     assert run(START + stream + STOP, provider).response == decode(unstreamed, provider)  # type: ignore[arg-type]
 
 
-def test_absent_and_empty_content_give_equal_answers() -> None:
-    spare = decode(message({"type": "text", "text": "a"}, {"type": "thinking", "thinking": "b"}))
-    full = decode(
-        message(
-            {"type": "text", "text": "a", "citations": None}, {"type": "thinking", "thinking": "b", "signature": ""}
-        )
-    )
-    assert spare.content == full.content == [ms.Text("a"), ms.Thinking("b", state=ms.ProviderState("anthropic", {}))]
-
-
 def test_arguments_given_as_text_stay_that_text() -> None:
     content = decode(message({"type": "tool_use", "id": "t", "name": "look", "input": '{"a":1}'})).content
     assert content == [ms.ToolCall("t", "look", '{"a":1}')]
@@ -193,9 +171,3 @@ def test_the_quotation_of_a_long_body_is_bounded() -> None:
         DIALECT.decode(b'{"content": ["' + b"x" * 100_000 + b'"]}', STRICT, made_ids())
     assert len(raised.value.message) < 500
     assert len(raised.value.body) <= 4096
-
-
-def test_model_and_id_are_the_same_streamed_and_unstreamed() -> None:
-    streamed = run(sse({"type": "message_start", "message": MESSAGE}) + finish() + STOP).response
-    unstreamed = DIALECT.decode(json.dumps(message()).encode(), STRICT, made_ids())
-    assert (streamed.model, streamed.id) == (unstreamed.model, unstreamed.id)

@@ -69,18 +69,6 @@ def test_unknown_event_and_delta_types_are_ignored() -> None:
     assert [type(event) for event in outcome.events] == [ms.Start, ms.Done]
 
 
-def test_thinking_and_redacted_thinking_keep_their_order() -> None:
-    wire = (
-        START + block(0, {"type": "thinking", "thinking": "", "signature": ""},
-        {"type": "thinking_delta", "thinking": "Let me"}, {"type": "thinking_delta", "thinking": " see"},
-        {"type": "signature_delta", "signature": "c2ln"}) + block(1, {"type": "redacted_thinking", "data": "ZW5j"})
-        + text(2, "Yes.") + finish() + STOP
-    )  # fmt: skip
-    outcome = run_at_every_split(wire)
-    assert outcome.response.content == [ms.Thinking("Let me see", "c2ln"), ms.RedactedThinking("ZW5j"), ms.Text("Yes.")]
-    assert outcome.events[1:4] == [ms.ThinkingDelta(0, "Let me"), ms.ThinkingDelta(0, " see"), ms.TextDelta(2, "Yes.")]
-
-
 def test_thinking_without_text_has_a_signature_and_no_events() -> None:
     thinking = block(
         0, {"type": "thinking", "thinking": "", "signature": ""}, {"type": "thinking_delta", "thinking": ""},
@@ -144,18 +132,6 @@ def test_a_delta_for_a_block_that_never_began_begins_it() -> None:
         + STOP
     )
     assert run(wire).response.content == [ms.Thinking("hm", state=ms.ProviderState("anthropic", {})), ms.Text("ab")]
-
-
-def test_text_after_its_blocks_end_belongs_to_it() -> None:
-    late = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}}
-    assert run(START + text(0, "a") + sse(late) + finish() + STOP).response.text == "ab"
-
-
-def test_arguments_after_their_calls_end_are_an_error() -> None:
-    late = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "x"}}
-    outcome = run(START + call(0, "{}") + text(1, "a") + sse(late) + finish("tool_use") + STOP)
-    assert outcome.response.tool_calls[0].arguments == "{}"
-    assert outcome.error is not None
 
 
 def test_a_delta_without_an_index_belongs_to_the_latest_block() -> None:
@@ -235,25 +211,6 @@ def test_unknown_members_of_a_message_are_provider_data() -> None:
     assert outcome.done.provider_data == outcome.response.provider_data == expected
 
 
-def test_a_refusal_is_a_content_filter_with_its_details() -> None:
-    details: dict[str, object] = {"type": "refusal", "category": "cyber", "explanation": "no"}
-    outcome = run_at_every_split(START + text(0, "I") + finish("refusal", stop_details=details) + STOP)
-    assert outcome.done.finish_reason is ms.FinishReason.CONTENT_FILTER
-    assert outcome.done.raw_finish_reason == "refusal"
-    assert outcome.response.provider_data == {"stop_details": details}
-
-
-def test_pause_turn_is_unknown_and_kept_as_the_raw_reason() -> None:
-    outcome = run(START + text(0, "a") + finish("pause_turn") + STOP)
-    assert (outcome.done.finish_reason, outcome.done.raw_finish_reason) == (ms.FinishReason.UNKNOWN, "pause_turn")
-
-
-def test_the_response_of_an_empty_answer_is_empty() -> None:
-    outcome = run_at_every_split(START + finish() + STOP)
-    assert outcome.response.content == []
-    assert outcome.done.finish_reason is ms.FinishReason.STOP
-
-
 @pytest.mark.parametrize("ending", ["", finish()], ids=["in mid text", "after the stop reason"])
 def test_a_strict_stream_without_message_stop_is_truncated(ending: str) -> None:
     outcome = run_at_every_split(START + text(0, "half") + ending)
@@ -277,28 +234,6 @@ def test_a_done_marker_ends_a_message_with_a_stop_reason() -> None:
 def test_an_event_that_lacks_its_last_empty_line_is_read() -> None:
     wire = START + text(0, "a") + finish() + STOP
     assert run(wire.rstrip("\n")) == run(wire)
-
-
-def test_an_empty_body_is_a_truncated_stream() -> None:
-    outcome = run("")
-    assert [type(event) for event in outcome.events] == [ms.ErrorEvent]
-
-
-def test_line_separators_of_unicode_do_not_end_a_line() -> None:
-    assert (
-        run_at_every_split(START + text(0, "a\u2028b\u2029c\u0085d") + finish() + STOP).text == "a\u2028b\u2029c\u0085d"
-    )
-
-
-def test_an_overload_inside_the_stream_is_retryable() -> None:
-    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}, "request_id": "req_1"}
-    outcome = run_at_every_split(START + text(0, "half") + sse(error, "error") + finish() + STOP)
-    assert outcome.error.category is ms.ErrorCategory.SERVER
-    assert outcome.error.retryable
-    assert outcome.error.message == "overloaded_error: Overloaded"
-    assert outcome.error.request_id == "req_1"
-    assert b"Overloaded" in outcome.error.body
-    assert outcome.response.text == "half"
 
 
 @pytest.mark.parametrize(

@@ -86,19 +86,6 @@ def test_a_stream_requests_usage_unless_the_server_refuses() -> None:
     assert "stream_options" not in body
 
 
-def test_plain_options() -> None:
-    body = encode(
-        ms.Request("gpt-4o", HELLO, temperature=0.5, top_p=0.9, stop=["END", "STOP"], seed=7, metadata={"team": "a"},
-        max_output_tokens=50)
-    )  # fmt: skip
-    assert body["temperature"] == 0.5
-    assert body["top_p"] == 0.9
-    assert body["stop"] == ["END", "STOP"]
-    assert body["seed"] == 7
-    assert body["metadata"] == {"team": "a"}
-    assert body["max_completion_tokens"] == 50
-
-
 @pytest.mark.parametrize(
     ("provider", "model", "thinking", "sent"),
     [
@@ -166,37 +153,6 @@ def test_tool_choice_has_the_servers_word() -> None:
         encode(ms.Request("m", HELLO, tools=[WEATHER], tool_choice="weather"), quirky(named_tool_choice=False))
 
 
-def test_no_tool_choice_without_tools() -> None:
-    assert "tool_choice" not in encode(ms.Request("gpt-4o", HELLO, tool_choice="none"))
-
-
-def test_tools() -> None:
-    body = encode(ms.Request("gpt-4o", HELLO, tools=[WEATHER, ms.Tool("now")]))
-    assert body["tools"] == [
-        {"type": "function", "function": {"name": "weather", "description": "Returns the weather.",
-        "parameters": WEATHER.parameters}},
-        {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}},
-    ]  # fmt: skip
-
-
-def test_a_strict_tool_has_its_schema_adapted() -> None:
-    tool = ms.Tool("weather", parameters=WEATHER.parameters, strict=True)
-    body = encode(ms.Request("gpt-4o", HELLO, tools=[tool]))
-    function = body["tools"][0]["function"]  # type: ignore[index]
-    assert function["strict"] is True
-    assert function["parameters"]["required"] == ["city", "unit"]
-    assert function["parameters"]["additionalProperties"] is False
-    assert "required" in WEATHER.parameters
-    assert WEATHER.parameters["required"] == ["city"]
-
-
-def test_a_strict_tool_that_cannot_be_strict_is_refused() -> None:
-    open_ended: JSONObject = {"type": "object", "additionalProperties": {"type": "string"}}
-    with pytest.raises(ms.InvalidRequestError) as caught:
-        encode(ms.Request("gpt-4o", HELLO, tools=[ms.Tool("t", parameters=open_ended, strict=True)]))
-    assert caught.value.field.startswith("tools[0].parameters")
-
-
 def test_strict_false_is_sent_and_an_unset_strict_is_not() -> None:
     body = encode(ms.Request("gpt-4o", HELLO, tools=[ms.Tool("t", strict=False)]))
     assert body["tools"][0]["function"]["strict"] is False  # type: ignore[index]
@@ -212,27 +168,6 @@ def test_parallel_tool_calls() -> None:
     alone = ms.Request("gpt-4o", HELLO, parallel_tool_calls=True)
     assert "parallel_tool_calls" not in encode(alone)
     assert warnings(alone)
-
-
-def test_a_response_schema_is_strict_if_possible() -> None:
-    schema: JSONObject = {"title": "City of 1", "type": "object", "properties": {"name": {"type": "string"}}}
-    body = encode(ms.Request("gpt-4o", HELLO, response_schema=schema))
-    assert body["response_format"] == {
-        "type": "json_schema", "json_schema": {"name": "City_of_1",
-        "schema": {"title": "City of 1", "type": "object", "properties": {"name": {"type": "string"}},
-        "required": ["name"], "additionalProperties": False}, "strict": True},
-    }  # fmt: skip
-
-
-def test_a_schema_that_cannot_be_strict_is_sent_with_a_warning() -> None:
-    schema: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
-    request = ms.Request("gpt-4o", HELLO, response_schema=schema)
-    body = encode(request)
-    assert body["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "response", "schema": schema, "strict": False},
-    }
-    assert any("response_schema" in warning for warning in warnings(request))
 
 
 def test_a_server_without_schemas_gets_the_schema_in_the_prompt() -> None:
@@ -263,12 +198,6 @@ def test_an_option_without_a_member_causes_a_warning(
 
 def test_seed_has_the_servers_name() -> None:
     assert encode(ms.Request("m", HELLO, seed=1), known("mistral"))["random_seed"] == 1
-
-
-def test_extra_body_is_merged_last() -> None:
-    body = encode(ms.Request("gpt-4o", HELLO, temperature=1.0, extra_body={"temperature": 0.1, "service_tier": "flex"}))
-    assert body["temperature"] == 0.1
-    assert body["service_tier"] == "flex"
 
 
 def test_cache_marks_are_sent_to_servers_that_accept_them() -> None:
@@ -328,14 +257,6 @@ def test_openais_cache_marks_are_sent_to_models_that_accept_them(
         request = ms.Request(model, conversation, system=system)
         assert "prompt_cache_breakpoint" not in json.dumps(encode(request, provider))
         assert len([warning for warning in warnings(request, provider) if "cache_control" in warning]) == 7
-
-
-def test_openais_tools_have_no_cache_mark() -> None:
-    request = ms.Request("gpt-5.6", HELLO, tools=[ms.Tool("f", cache_control=ms.CacheControl())])
-    assert encode(request, OPENAI)["tools"] == [
-        {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
-    ]
-    assert [warning.partition(":")[0] for warning in warnings(request)] == ["tools[0].cache_control"]
 
 
 def test_nothing_to_send_is_an_error() -> None:
@@ -630,16 +551,6 @@ def test_marked_texts_of_an_assistant_are_parts() -> None:
             {"type": "text", "text": "b"},
         ],
     }
-
-
-def test_texts_of_a_result_without_a_mark_are_one_text() -> None:
-    conversation = [
-        *HELLO,
-        ms.Message.tool_call("a", "f", "{}"),
-        ms.Message.tool_result("a", [ms.Text("x"), ms.Text("y")]),
-    ]
-    for provider in (OPENAI, known("openrouter")):
-        assert encode(ms.Request("m", conversation), provider)["messages"][2]["content"] == "xy"  # type: ignore[index]
 
 
 def test_parameters_of_a_media_type_do_not_hide_the_format() -> None:

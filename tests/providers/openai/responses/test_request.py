@@ -23,7 +23,6 @@ from manystream.providers.model.messages import (
 )
 from manystream.providers.model.request import Request, ThinkingConfig, ThinkingLevel, Tool
 from manystream.providers.openai.responses.dialect import DIALECT
-from manystream.providers.openai.responses.request import MIN_OUTPUT_TOKENS, NO_PLACE
 from manystream.providers.wire.quirks import Quirks
 from tests.providers.openai.responses.wire import PROVIDER, body_of, warnings_of
 
@@ -69,11 +68,6 @@ def test_a_profile_may_set_key_header_query_and_headers() -> None:
     assert ("editor", "x") in wire.headers
 
 
-def test_stream_is_sent_only_for_streams() -> None:
-    assert body_of(ASK, streamed=True)["stream"] is True
-    assert "stream" not in body_of(ASK)
-
-
 @pytest.mark.parametrize(
     ("model", "carries"),
     [
@@ -87,11 +81,6 @@ def test_stream_is_sent_only_for_streams() -> None:
 )
 def test_encrypted_reasoning_is_requested_if_a_model_may_reason(model: str, carries: bool) -> None:
     assert body_of(replace(ASK, model=model)).get("include") == (["reasoning.encrypted_content"] if carries else None)
-
-
-def test_requests_are_stateless_unless_extra_body_changes_it() -> None:
-    assert body_of(ASK)["store"] is False
-    assert body_of(replace(ASK, extra_body={"store": True}))["store"] is True
 
 
 @pytest.mark.parametrize(
@@ -128,13 +117,6 @@ def test_a_strict_tool_has_its_schema_adapted() -> None:
     assert declined[0]["strict"] is False
 
 
-def test_a_tool_that_cannot_be_strict_is_refused() -> None:
-    tool = Tool("free", parameters={"type": "object", "properties": {}, "additionalProperties": True}, strict=True)
-    with pytest.raises(InvalidRequestError, match="strict mode") as raised:
-        body_of(replace(ASK, tools=[WEATHER, tool]))
-    assert raised.value.field == "tools[1].parameters.additionalProperties"
-
-
 @pytest.mark.parametrize(
     ("choice", "wire"),
     [
@@ -158,46 +140,6 @@ def test_a_tool_choice_applies_to_tools_of_extra_body() -> None:
 def test_parallel_tool_calls(parallel: bool) -> None:
     assert body_of(replace(ASK, parallel_tool_calls=parallel))["parallel_tool_calls"] is parallel
     assert "parallel_tool_calls" not in body_of(ASK)
-
-
-def test_a_response_schema_is_a_strict_format_with_a_name() -> None:
-    assert body_of(replace(ASK, response_schema=SCHEMA))["text"] == {
-        "format": {"type": "json_schema", "name": "A_place_",
-        "schema": {**SCHEMA, "required": ["name"], "additionalProperties": False}, "strict": True}
-    }  # fmt: skip
-    untitled = {key: value for key, value in SCHEMA.items() if key != "title"}
-    text = body_of(replace(ASK, response_schema=untitled))["text"]
-    assert isinstance(text, dict)
-    assert isinstance(text["format"], dict)
-    assert text["format"]["name"] == "response"
-
-
-def test_a_response_schema_that_cannot_be_strict_is_refused() -> None:
-    with pytest.raises(InvalidRequestError) as raised:
-        body_of(replace(ASK, response_schema={"type": "object", "properties": {"a": {"not": {}}}}))
-    assert raised.value.field == "response_schema.properties.a.not"
-
-
-@pytest.mark.parametrize(("asked", "sent"), [(1, MIN_OUTPUT_TOKENS), (15, MIN_OUTPUT_TOKENS), (16, 16), (9000, 9000)])
-def test_the_output_limit_is_never_below_the_apis_minimum(asked: int, sent: int) -> None:
-    request = replace(ASK, max_output_tokens=asked)
-    assert body_of(request)["max_output_tokens"] == sent
-    assert bool(warnings_of(request)) is (asked != sent)
-
-
-def test_metadata() -> None:
-    assert body_of(replace(ASK, metadata={"team": "a"}))["metadata"] == {"team": "a"}
-
-
-@pytest.mark.parametrize("name", NO_PLACE)
-def test_options_without_a_place_are_told_not_dropped_in_silence(name: str) -> None:
-    request = replace(ASK, stop=["END"]) if name == "stop" else replace(ASK, seed=0)
-    assert name not in body_of(request)
-    assert [warning.partition(":")[0] for warning in warnings_of(request)] == [name]
-
-
-def test_a_request_that_can_be_sent_in_full_has_no_warnings() -> None:
-    assert warnings_of(replace(ASK, tools=[WEATHER], temperature=0.5, top_p=0.9, max_output_tokens=100)) == []
 
 
 @pytest.mark.parametrize(
@@ -240,40 +182,22 @@ def test_sampling_is_sent_where_the_model_takes_it(model: str, thinking: Thinkin
         ("grok-4.3", ThinkingLevel.HIGH, {"effort": "high", "summary": "auto"}),
         ("gpt-4.1", ThinkingLevel.NONE, None),
         ("gpt-5.1", ThinkingConfig(budget_tokens=0), {"effort": "none"}),
+        ("gpt-5", ThinkingConfig(budget_tokens=0), {"effort": "minimal", "summary": "auto"}),
+        ("o3", ThinkingConfig(budget_tokens=0), {"effort": "none"}),
+        ("gpt-5", ThinkingConfig(effort="none"), {"effort": "none"}),
+        ("gpt-5", ThinkingConfig(effort="low", include_summary=True), {"effort": "low", "summary": "auto"}),
+        ("gpt-5", ThinkingConfig(), {"summary": "auto"}),
+        ("grok-4", ThinkingConfig(), None),
+        ("grok-4", ThinkingConfig(level=ThinkingLevel.NONE), {"effort": "none"}),
+        ("grok-4", ThinkingConfig(level=ThinkingLevel.MED), {"effort": "medium", "summary": "auto"}),
+        ("o1-mini", ThinkingConfig(level=ThinkingLevel.NONE), {"summary": "auto"}),
+        ("gpt-4.1", ThinkingConfig(effort="low"), {"effort": "low", "summary": "auto"}),
     ],
 )
 def test_thinking(model: str, thinking: ThinkingLevel | ThinkingConfig | None, reasoning: object) -> None:
     request = replace(ASK, model=model, thinking=thinking)
     assert body_of(request).get("reasoning") == reasoning
     assert warnings_of(request) == []
-
-
-@pytest.mark.parametrize("model", ["gpt-4.1", "o1-mini"])
-def test_thinking_that_the_model_takes_no_effort_for_is_told(model: str) -> None:
-    request = replace(ASK, model=model, thinking=ThinkingLevel.HIGH)
-    assert "effort" not in str(body_of(request).get("reasoning"))
-    assert warnings_of(request)[0].startswith("thinking: not sent")
-
-
-def test_a_thinking_budget_needs_a_level_or_an_effort() -> None:
-    request = replace(ASK, model="gpt-5", thinking=ThinkingConfig(level=ThinkingLevel.LOW, budget_tokens=1000))
-    assert warnings_of(request)[0].startswith("thinking.budget_tokens")
-    with pytest.raises(InvalidRequestError) as raised:
-        body_of(replace(ASK, model="gpt-5", thinking=ThinkingConfig(budget_tokens=1000)))
-    assert raised.value.field == "thinking.budget_tokens"
-
-
-def test_extra_body_goes_in_last_and_joins_objects() -> None:
-    request = replace(
-        ASK, model="gpt-5", response_schema=SCHEMA, thinking=ThinkingLevel.LOW,
-        extra_body={"text": {"verbosity": "low"}, "reasoning": {"summary": "detailed"}, "include": [], "user": "u"},
-    )  # fmt: skip
-    body = body_of(request)
-    text = body["text"]
-    assert isinstance(text, dict)
-    assert set(text) == {"format", "verbosity"}
-    assert body["reasoning"] == {"effort": "low", "summary": "detailed"}
-    assert (body["include"], body["user"]) == ([], "u")
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -285,25 +209,6 @@ def test_a_response_in_the_background_is_refused_by_name(streamed: bool) -> None
         assert raised.value.field == "extra_body.background"
     for value in (False, None):
         assert body_of(replace(ASK, extra_body={"background": value}), streamed=streamed)["background"] is value
-
-
-def test_what_json_cannot_carry_is_refused() -> None:
-    with pytest.raises(InvalidRequestError):
-        body_of(replace(ASK, messages=[Message.user("\ud800")]))
-
-
-def test_an_invalid_request_is_refused_before_it_is_written() -> None:
-    with pytest.raises(InvalidRequestError) as raised:
-        body_of(replace(ASK, messages=[]))
-    assert raised.value.field == "messages"
-
-
-def test_a_request_with_nothing_to_send_is_refused() -> None:
-    request = replace(ASK, messages=[Message.tool_call("c", "f", "{}")])
-    with pytest.raises(InvalidRequestError) as raised:
-        body_of(request)
-    assert raised.value.field == "messages"
-    assert body_of(replace(request, extra_body={"previous_response_id": "resp_1"}))["input"] == []
 
 
 # --- whole bodies of requests with every option, and the edges of single options ---
@@ -405,27 +310,6 @@ def test_one_sampling_option_alone() -> None:
         "model": "gpt-4.1", "input": [said("Hi")], "store": False, "temperature": 0,
     }  # fmt: skip
     assert body_of(Request("gpt-4.1", HI, top_p=0.5))["top_p"] == 0.5
-
-
-@pytest.mark.parametrize(
-    ("model", "config", "reasoning"),
-    [
-        ("gpt-5", ThinkingConfig(budget_tokens=0), {"effort": "minimal", "summary": "auto"}),
-        ("o3", ThinkingConfig(budget_tokens=0), {"effort": "none"}),
-        ("gpt-5", ThinkingConfig(effort="none"), {"effort": "none"}),
-        ("gpt-5", ThinkingConfig(effort="low", include_summary=True), {"effort": "low", "summary": "auto"}),
-        ("gpt-5", ThinkingConfig(), {"summary": "auto"}),
-        ("grok-4", ThinkingConfig(), None),
-        ("grok-4", ThinkingConfig(level=ThinkingLevel.NONE), {"effort": "none"}),
-        ("grok-4", ThinkingConfig(level=ThinkingLevel.MED), {"effort": "medium", "summary": "auto"}),
-        ("o1-mini", ThinkingConfig(level=ThinkingLevel.NONE), {"summary": "auto"}),
-        ("gpt-4.1", ThinkingConfig(effort="low"), {"effort": "low", "summary": "auto"}),
-    ],
-)
-def test_reasoning(model: str, config: ThinkingConfig, reasoning: JSON) -> None:
-    request = Request(model, HI, thinking=config)
-    assert json.loads(DIALECT.encode(request, model, PROVIDER, stream=False).body).get("reasoning") == reasoning
-    assert warnings_of(request) == []
 
 
 def test_the_efforts_of_a_profile() -> None:
