@@ -16,12 +16,6 @@ from .in_process import World
 from .raw_client import DIALECTS, HEADERS, body_of, connected, get, path_of, request_bytes, statistics
 
 
-def test_geminis_key_in_the_query_is_not_in_the_journal(simulator: Simulator) -> None:
-    path = "/v1beta/models/sim-text:streamGenerateContent?alt=sse&key=very-secret"
-    assert send(simulator, request_bytes(path, body_of("gemini"), headers={})).status == 200
-    assert "very-secret" not in json.dumps(get(simulator, "/sim/requests"))
-
-
 def test_the_journal_has_the_last_requests_without_keys(simulator: Simulator) -> None:
     for dialect in DIALECTS:
         send(simulator, request_bytes(path_of(dialect), body_of(dialect, "Remember me."), directive="events=1"))

@@ -121,13 +121,6 @@ def test_a_chat_request_is_read_whole() -> None:
     )  # fmt: skip
 
 
-def test_rounds_of_a_chat_count_from_its_last_user_message() -> None:
-    assert [chat(messages=CHAT_HISTORY[:count]).rounds for count in (3, 6, 7, 8, 10, 13)] == [0, 1, 1, 0, 1, 2]
-    assert [len(chat(messages=CHAT_HISTORY[:count]).tool_results) for count in (3, 6, 7, 8, 10, 13)] == [
-        0, 2, 0, 0, 1, 2,
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("members", "changed"),
     [
@@ -191,13 +184,6 @@ def test_a_responses_request_is_read_whole() -> None:
     )  # fmt: skip
 
 
-def test_rounds_of_a_response_count_from_its_last_user_message() -> None:
-    counts = (1, 5, 6, 7, 10, 14)
-    assert [responses(input=RESPONSES_HISTORY[:count]).rounds for count in counts] == [0, 1, 1, 0, 1, 2]
-    found = [len(responses(input=RESPONSES_HISTORY[:count]).tool_results) for count in counts]
-    assert found == [0, 2, 0, 0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("members", "changed"),
     [
@@ -252,13 +238,6 @@ def test_a_messages_request_is_read_whole() -> None:
         tool_choice="second", parallel=False, tool_results=(ToolResult("first", "Wind"), ToolResult("second", "Hail")),
         rounds=2, schema=CITY, max_tokens=77, characters=210,
     )  # fmt: skip
-
-
-def test_rounds_of_messages_count_from_the_last_user_message() -> None:
-    counts = (1, 3, 4, 5, 7, 9)
-    assert [messages(messages=MESSAGES_HISTORY[:count]).rounds for count in counts] == [0, 1, 1, 0, 1, 2]
-    found = [len(messages(messages=MESSAGES_HISTORY[:count]).tool_results) for count in counts]
-    assert found == [0, 2, 0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -342,11 +321,21 @@ def test_geminis_names_may_be_in_snake_case() -> None:
     )  # fmt: skip
 
 
-def test_rounds_of_gemini_count_from_the_last_user_message() -> None:
-    counts = (1, 3, 4, 5, 7, 9)
-    assert [gemini(contents=GEMINI_HISTORY[:count]).rounds for count in counts] == [0, 1, 1, 0, 1, 2]
-    found = [len(gemini(contents=GEMINI_HISTORY[:count]).tool_results) for count in counts]
-    assert found == [0, 2, 0, 0, 1, 3]
+@pytest.mark.parametrize(
+    ("reader", "member", "history", "counts", "results"),
+    [
+        (chat, "messages", CHAT_HISTORY, (3, 6, 7, 8, 10, 13), 2),
+        (responses, "input", RESPONSES_HISTORY, (1, 5, 6, 7, 10, 14), 2),
+        (messages, "messages", MESSAGES_HISTORY, (1, 3, 4, 5, 7, 9), 2),
+        (gemini, "contents", GEMINI_HISTORY, (1, 3, 4, 5, 7, 9), 3),
+    ],
+)
+def test_rounds_count_from_the_last_user_message(
+    reader: Any, member: str, history: list[dict[str, object]], counts: tuple[int, ...], results: int
+) -> None:
+    prompts = [reader(**{member: history[:count]}) for count in counts]
+    assert [prompt.rounds for prompt in prompts] == [0, 1, 1, 0, 1, 2]
+    assert [len(prompt.tool_results) for prompt in prompts] == [0, 2, 0, 0, 1, results]
 
 
 def calling(mode: str, *allowed: str) -> dict[str, object]:
