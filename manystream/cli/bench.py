@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import re
 import sys
@@ -24,7 +23,6 @@ from ..bench.runs import Run, Server, WorkerError, calibrate, leave_core, run_pl
 from ..bench.search import Search
 from ..bench.validity import Calibration
 from ..bench.work import DISTRIBUTIONS, PROMPT, Length, PromptsError, WorkPlan, read_length, read_prompts
-from ..engine.observe import private_file
 from ..http_server import allow_many_sockets
 from ..providers.catalog.profiles import DEFAULT_PROFILES
 from ..providers.catalog.provider import DIALECT_CLASSES
@@ -33,7 +31,7 @@ from ..simulator import KnobError, SimulatorError, open_simulator
 from ..simulator.service import BASE_PATHS
 from .addresses import provider_at
 from .bench_report import Progress, comparison_lines, run_lines, run_rows, search_lines, streams_lines, why_not
-from .options import add_number, add_value
+from .options import add_number, add_value, check_new, write_new
 from .output.errors import CommandError
 from .output.terminal import Paint, harmless
 from .run import DEFAULT_MODELS, choose_provider, read_headers
@@ -161,7 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     for option, file in (("--save", arguments.save), ("--html", arguments.html)):
         if file is not None:
-            _check_new(option, file)
+            check_new(option, file)
     allow_many_sockets()
     try:
         plan = _plan(arguments)
@@ -279,18 +277,6 @@ def _arrivals(given: argparse.Namespace, seconds: float) -> Arrivals | None:
     return Arrivals(first, last, given.arrivals or KINDS[0], given.burstiness or 1.0)
 
 
-def _check_new(option: str, file: str) -> None:
-    """Raise `CommandError` if a file cannot be written at the end: it exists, has no folder, or needs a library."""
-    path = Path(file)
-    if path.exists():
-        raise CommandError(f"{option} {path} exists: name a new file, since a result is not made twice", status=2)
-    if not path.name or not path.absolute().parent.is_dir():
-        raise CommandError(f"{option} {file!r}: there is no such folder", status=2)
-    if option == "--html" and importlib.util.find_spec("matplotlib") is None:
-        text = "--html: plots need the library matplotlib: pip install '.[plots]' in manystream's checkout"
-        raise CommandError(text, status=2)
-
-
 # --- the server ---
 
 
@@ -380,15 +366,10 @@ class _Bench:
     def _report(self, page: JSONObject, lines: Callable[[JSONObject, Paint], list[str]]) -> None:
         """Write the files that were asked for, and print the result. Raises `CommandError`."""
         given, json = self._given, dumps_printable(page).decode()
-        try:
-            if given.save is not None:
-                with open(private_file.open_new(given.save, "choose another name"), "w", encoding="utf-8") as file:
-                    file.write(json + "\n")
-            if given.html is not None:
-                with open(private_file.open_new(given.html, "choose another name"), "w", encoding="utf-8") as file:
-                    file.write(harmless(page_of(page, run_rows)))
-        except OSError as error:
-            raise CommandError(f"cannot write {error.filename}: {error.strerror}") from None
+        if given.save is not None:
+            write_new(given.save, json + "\n")
+        if given.html is not None:
+            write_new(given.html, harmless(page_of(page, run_rows)))
         print(json if given.json else "\n" + "\n".join(lines(page, Paint(sys.stdout))))
 
     def _once(self) -> int:

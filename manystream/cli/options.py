@@ -6,9 +6,12 @@ An error of a value is one line that names the option.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import math
+import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from .output.errors import CommandError
@@ -51,6 +54,29 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     """Add the options with the address and the port at which a server listens."""
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the address (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="the port; 0 selects a free one (default: 0)")
+
+
+def check_new(option: str, file: str) -> None:
+    """Raise `CommandError` if a file cannot be written at the end: it exists, has no folder, or needs a library."""
+    path = Path(file)
+    if os.path.lexists(path):
+        raise CommandError(f"{option} {path} exists: name a new file, since a result is not made twice", status=2)
+    if not path.name or not path.absolute().parent.is_dir():
+        raise CommandError(f"{option} {file!r}: there is no such folder", status=2)
+    if option == "--html" and importlib.util.find_spec("matplotlib") is None:
+        text = "--html: plots need the library matplotlib: pip install '.[plots]' in manystream's checkout"
+        raise CommandError(text, status=2)
+
+
+def write_new(file: str, text: str) -> None:
+    """Write a file that does not exist. Raises `CommandError`."""
+    from ..engine.observe import private_file  # most commands write no file
+
+    try:
+        with open(private_file.open_new(file, "choose another name"), "w", encoding="utf-8") as new:
+            new.write(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from None
 
 
 @contextmanager

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
 import runpy
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from .. import InvalidRequestError, Traffic
-from ..engine.observe import private_file
 from ..providers.json.json_values import dumps_printable
 from ..simulator.knobs import read_options, readers_of
 from ..whatif.fit import Server
 from ..whatif.recorded import MOST_KEYS, RecordingError
 from ..whatif.report import Report, tables, verdict
 from ..whatif.report import run as run_whatif
-from .options import add_value
+from .options import add_value, check_new, write_new
 from .output.errors import CommandError
 from .output.terminal import harmless
 
@@ -76,11 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     given = arguments
     if given.traffic is None and not given.as_recorded:
         raise CommandError("give --traffic FILE:NAME, or --as-recorded to check the recording", status=2)
-    if given.html is not None and importlib.util.find_spec("matplotlib") is None:
-        text = "--html: plots need the library matplotlib: pip install '.[plots]' in manystream's checkout"
-        raise CommandError(text, status=2)
-    if given.html is not None and os.path.lexists(given.html):
-        raise CommandError(f"--html {given.html} exists: name a new file", status=2)
+    if given.html is not None:
+        check_new("--html", given.html)
     traffic = None if given.traffic is None else _read_traffic(given.traffic)
     try:
         report = run_whatif(
@@ -99,11 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if given.html is not None:
         from ..whatif.pages import page_of
 
-        try:
-            with open(private_file.open_new(given.html, "choose another name"), "w", encoding="utf-8") as file:
-                file.write(harmless(page_of(report)))
-        except OSError as error:
-            raise CommandError(f"cannot write {given.html}: {error.strerror}") from None
+        write_new(given.html, harmless(page_of(report)))
     print(dumps_printable(report.to_json()).decode() if given.json else "\n".join(_lines(report, given.compare)))
     return 0 if report.valid else INVALID
 
