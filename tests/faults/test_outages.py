@@ -138,7 +138,7 @@ async def test_a_queue_survives_an_outage(kind: Kind, seconds: float, autojump_c
         serving(server),
         ms.open_engine([server.provider], traffic=ms.Traffic(rates={"one": AT_A_TIME}), observer=attempts) as engine,
     ):
-        calls = start(engine, 500)
+        calls = start(engine, 320)
         await trio.sleep(5)
         before = sum(at > trio.current_time() - 2 for at in server.answered)
         down = trio.current_time()
@@ -199,10 +199,10 @@ async def test_a_server_that_serves_none_is_away(
             down = trio.current_time()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(server.away, 30)
-                calls = start(engine, 400, f"{profile}/m")
+                calls = start(engine, 200, f"{profile}/m")
                 await trio.sleep(25)
                 (limiter,) = engine.statistics().traffic.limiters.values()
-                assert (limiter.waiting >= 370, limiter.away > 20) == (True, True)
+                assert (limiter.waiting >= 170, limiter.away > 20) == (True, True)
                 completions = [await call.wait() for call in calls]
     lost = [completion.error for completion in completions if completion.error is not None]
     assert len(lost) <= (20 if pause == 60 else 0)
@@ -359,11 +359,16 @@ async def prompts(number: int) -> AsyncGenerator[list[tuple[int, bytes]], None]:
     yield [(index, b'{"id": %d, "prompt": "hello"}' % index) for index in range(1, number + 1)]
 
 
+LONG = [("openai-chat", "refuse"), ("vllm", "never there")]
+"""Outages nearly as long as the longest that is survived. The others last as long as several times all retries."""
+
+
 @pytest.mark.parametrize(("profile", "attempts"), [("openai-chat", 6), ("vllm", 2)])
 @pytest.mark.parametrize("kind", [*KINDS, "never there"])
 async def test_a_batch_survives_half_an_hour(
     kind: Kind, profile: str, attempts: int, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
+    minutes = 29 if (profile, kind) in LONG else 8
     server = Server(kind="refuse" if kind == "never there" else kind)
     retry = ms.Retry(max_attempts=attempts, cap=60.0)
     async with serving(server):
@@ -373,14 +378,14 @@ async def test_a_batch_survives_half_an_hour(
                 batch = Batch(engine, journal, lambda model: f"{profile}/m", concurrency=40)
                 async with trio.open_nursery() as nursery:
                     if kind == "never there":
-                        nursery.start_soon(server.away, 29 * 60)
+                        nursery.start_soon(server.away, minutes * 60)
                     nursery.start_soon(batch.run, prompts(300))
                     if kind != "never there":
                         await trio.sleep(2)
-                        nursery.start_soon(server.away, 29 * 60)
-                    await trio.sleep(28 * 60)
+                        nursery.start_soon(server.away, minutes * 60)
+                    await trio.sleep((minutes - 1) * 60)
                     batch.count_waiting()
-                    assert 27 * 60 <= batch.counters.away <= 28 * 60 + 2
+                    assert (minutes - 2) * 60 <= batch.counters.away <= (minutes - 1) * 60 + 2
                     assert batch.counters.waiting >= 39
                 batch.count_waiting()
     assert (batch.counters.answered, batch.counters.failed, batch.counters.away) == (300, 0, 0.0)
@@ -422,7 +427,7 @@ async def test_a_target_that_is_back_gets_its_part_of_the_queue(
     async with serving(one, two), ms.open_engine([one.provider, two.provider], traffic=traffic) as engine:
         calls = [
             engine.start_request(question("r", session=f"{index % 50}" if balance == "sticky" else None))
-            for index in range(750)
+            for index in range(500)
         ]
         await trio.sleep(1)
         down = trio.current_time()
@@ -433,7 +438,7 @@ async def test_a_target_that_is_back_gets_its_part_of_the_queue(
     assert max(completion.attempts for completion in completions) <= 4
     assert sum(down + 3 < at < up for at in two.answered) >= 75  # the queue went to the other one meanwhile
     if (kind, balance) != ("busy", "sticky"):  # the sessions have another target now, which answers
-        assert sum(up < at <= up + 10 for at in one.answered) >= (100 if balance == "sticky" or kind == "busy" else 175)
+        assert sum(up < at <= up + 10 for at in one.answered) >= (46 if balance == "sticky" or kind == "busy" else 80)
     if kind != "busy":
         assert sum(down + 1 < at <= up for at in one.asked) <= 7
 

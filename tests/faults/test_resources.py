@@ -21,7 +21,7 @@ from manystream.transport.sse import SSEOverflowError, SSEParser
 from tests.support.crowds import CROWDS, Crowd
 from tests.support.peers import chunked
 
-MEGABYTE = 1_000_000
+LARGE = 300_000
 FEW, MANY = 50_000, 200_000
 """Two sizes of one form. A cost that grows faster than the bytes is larger per byte in the second one."""
 READ = 16 * 1024
@@ -123,29 +123,27 @@ def in_chunks(body: bytes, size: int) -> bytes:
 DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 TEXT = b'data: {"choices":[{"delta":{"content":"'
 LINES: dict[str, bytes] = {
-    "empty data": chunked(b"data:\n\n" * (MEGABYTE // 7)),
-    "data lines of a byte": chunked(b"data:1\n" * (MEGABYTE // 7)),
-    "data lines of a byte, with spaces": chunked(b"data: 1\n" * (MEGABYTE // 8)),
-    "comments": chunked(b":\n" * (MEGABYTE // 2)),
-    "empty lines": chunked(b"\n" * MEGABYTE),
-    "carriage returns": chunked(b"\r" * MEGABYTE),
-    "event names": chunked(b"".join(b"event: %d\ndata: {}\n\n" % number for number in range(MEGABYTE // 24))),
-    "lines that are no field": chunked(b"x\n" * (MEGABYTE // 2)),
-    "one line": chunked(b"data: " + b"x" * MEGABYTE),
-    "one line in chunks of a byte": in_chunks(b"data: " + b"x" * (MEGABYTE // 6), 1),
-    "events in chunks of a byte": in_chunks(DELTA * (MEGABYTE // 6 // len(DELTA)), 1),
+    "empty data": chunked(b"data:\n\n" * (LARGE // 7)),
+    "data lines of a byte": chunked(b"data:1\n" * (LARGE // 7)),
+    "data lines of a byte, with spaces": chunked(b"data: 1\n" * (LARGE // 8)),
+    "comments": chunked(b":\n" * (LARGE // 2)),
+    "empty lines": chunked(b"\n" * LARGE),
+    "carriage returns": chunked(b"\r" * LARGE),
+    "event names": chunked(b"".join(b"event: %d\ndata: {}\n\n" % number for number in range(LARGE // 24))),
+    "lines that are no field": chunked(b"x\n" * (LARGE // 2)),
+    "one line": chunked(b"data: " + b"x" * LARGE),
+    "one line in chunks of a byte": in_chunks(b"data: " + b"x" * (LARGE // 6), 1),
+    "events in chunks of a byte": in_chunks(DELTA * (LARGE // 6 // len(DELTA)), 1),
     "sizes of chunks that differ": b"".join(
-        b"%x\r\n%b\r\n" % (number % 60 + 3, b":" + b"x" * (number % 60) + b"\n\n") for number in range(MEGABYTE // 40)
+        b"%x\r\n%b\r\n" % (number % 60 + 3, b":" + b"x" * (number % 60) + b"\n\n") for number in range(LARGE // 40)
     ),
-    "chunk extensions": (b"1;" + b"x" * 100 + b"\r\n\n\r\n") * (MEGABYTE // 107),
-    "deep nesting": chunked(b"data: " + b"[" * MEGABYTE + b"\n\n"),
-    "deep objects": chunked(b"data: " + b'{"a":' * (MEGABYTE // 5) + b"\n\n"),
-    "JSON that is refused at its end": chunked(b"data: [" + b"1," * (MEGABYTE // 2) + b"\n\n"),
-    "escapes": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\\u0041" * (MEGABYTE // 6) + b'"}}]}\n\n'),
-    "lone surrogates": chunked(
-        b'data: {"choices":[{"delta":{"content":"' + b"\\ud800" * (MEGABYTE // 6) + b'"}}]}\n\n'
-    ),
-    "bytes that are no UTF-8": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\xff" * MEGABYTE + b'"}}]}\n\n'),
+    "chunk extensions": (b"1;" + b"x" * 100 + b"\r\n\n\r\n") * (LARGE // 107),
+    "deep nesting": chunked(b"data: " + b"[" * LARGE + b"\n\n"),
+    "deep objects": chunked(b"data: " + b'{"a":' * (LARGE // 5) + b"\n\n"),
+    "JSON that is refused at its end": chunked(b"data: [" + b"1," * (LARGE // 2) + b"\n\n"),
+    "escapes": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\\u0041" * (LARGE // 6) + b'"}}]}\n\n'),
+    "lone surrogates": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\\ud800" * (LARGE // 6) + b'"}}]}\n\n'),
+    "bytes that are no UTF-8": chunked(b'data: {"choices":[{"delta":{"content":"' + b"\xff" * LARGE + b'"}}]}\n\n'),
 }
 
 
@@ -155,7 +153,7 @@ IN_SMALL_READS = ("one line", "data lines of a byte", "events in chunks of a byt
 @pytest.mark.parametrize(
     ("name", "size"), [*((name, READ) for name in LINES), *((name, 100) for name in IN_SMALL_READS)]
 )
-def test_a_megabyte_of_small_lines_costs_a_bounded_amount(name: str, size: int) -> None:
+def test_a_body_of_small_lines_costs_a_bounded_amount(name: str, size: int) -> None:
     wire = LINES[name]
     reads = [wire[start : start + size] for start in range(0, len(wire), size)]
     cost = Cost(len(wire))
@@ -168,14 +166,16 @@ CALLS_PER_CHARACTER = 25
 BYTES_PER_CHARACTER = 400
 """Function calls per character of arguments that a partial view follows: it creates a value for every change."""
 
+ARGUMENT = 30_000
+"""Characters of arguments."""
+
 ARGUMENTS: dict[str, str] = {
-    "deep": "[" * 900 + "[]," * (MEGABYTE // 30) + "[]",
-    "wide": "[" + "1," * (MEGABYTE // 20),
-    "escapes": '["' + "\\n" * (MEGABYTE // 20),
-    "members": "{" + ",".join(f'"m{number}":1' for number in range(MEGABYTE // 100)),
-    "a long number": "1" * (MEGABYTE // 10),
+    "deep": "[" * 900 + "[]," * (ARGUMENT // 3) + "[]",
+    "wide": "[" + "1," * (ARGUMENT // 2),
+    "escapes": '["' + "\\n" * (ARGUMENT // 2),
+    "members": "{" + ",".join(f'"m{number}":1' for number in range(ARGUMENT // 10)),
+    "a long number": "1" * ARGUMENT,
 }
-"""A tenth of a megabyte each."""
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)

@@ -11,7 +11,7 @@ from tests.fuzz.seeds import CUT, SEEDS, WORDS
 from tests.fuzz.shapes import shaped
 from tests.fuzz.targets import TARGETS
 
-UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @st.composite
