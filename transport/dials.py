@@ -54,7 +54,7 @@ class Dials:
     _owner: DialOwner
     # the requests whose dials have not begun. The pool appends to it, and then calls `begin`. A method of this class
     # that appends could raise a `RecursionError`, and the request would be lost.
-    pending: deque[PoolRequest] = field(default_factory=deque[PoolRequest], init=False)
+    pending: deque[PoolRequest] = field(default_factory=lambda: deque(), init=False)
     # the task that begins dials runs. It also removes the abandoned requests that have not begun.
     running: bool = field(default=False, init=False)
 

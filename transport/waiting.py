@@ -78,11 +78,11 @@ class Host:
     origin: Origin  # the origin
     name: str = field(init=False)  # the origin as text, which its connections share
     # connections that can be reused, the latest last
-    idle: dict[Connection, None] = field(default_factory=dict[Connection, None], init=False)
+    idle: dict[Connection, None] = field(default_factory=lambda: {}, init=False)
     live: int = field(default=0, init=False)  # the number of open connections and running dials
     dialling: int = field(default=0, init=False)  # the number of running dials
     # the requests that wait, abandoned ones included
-    queue: deque[PoolRequest] = field(default_factory=deque[PoolRequest], init=False)
+    queue: deque[PoolRequest] = field(default_factory=lambda: deque(), init=False)
     waiting: int = field(default=0, init=False)  # the number of requests in the queue that are not abandoned
     # the origin waits in `Pool._starved` until the total cap allows one more connection
     starved: bool = field(default=False, init=False)

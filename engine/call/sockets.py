@@ -103,8 +103,8 @@ class Place:
     rest: float = 0.0
     largest: float = math.inf
     continued: int = 0
-    whole: Counter[str] = field(default_factory=Counter[str])
-    over_http: Counter[str] = field(default_factory=Counter[str])
+    whole: Counter[str] = field(default_factory=lambda: Counter())
+    over_http: Counter[str] = field(default_factory=lambda: Counter())
 
 
 class ConversationSockets:

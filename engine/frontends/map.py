@@ -68,9 +68,9 @@ class MappedCalls(Generic[Key]):
     ordered: bool  # True: completions come in the order of the requests; False: as the calls end
     on_result: Callable[[], None]  # called when `take` has something to return or to report
     on_room: Callable[[], None]  # called when another request may be started
-    _running: dict[_Item[Key], None] = field(default_factory=dict[_Item[Key], None], init=False)
+    _running: dict[_Item[Key], None] = field(default_factory=lambda: {}, init=False)
     # all entries if ordered; else the ended ones
-    _results: deque[_Item[Key]] = field(default_factory=deque[_Item[Key]], init=False)
+    _results: deque[_Item[Key]] = field(default_factory=lambda: deque(), init=False)
     _held: int = field(default=0, init=False)
     _refused: bool = field(default=False, init=False)  # the engine refused a call: wait until a call of this map ends
     _source_ended: bool = field(default=False, init=False)

@@ -33,7 +33,7 @@ class BufferedEvents(Generic[AnyCall]):
     """The buffer of one call's events. While it is full, the socket is not read."""
 
     _call: AnyCall | None = field(default=None, init=False)
-    _waiting: deque[Event] = field(default_factory=deque[Event], init=False)
+    _waiting: deque[Event] = field(default_factory=lambda: deque(), init=False)
     _paused: bool = field(default=False, init=False)
     completion: Completion | None = field(default=None, init=False)  # the call's final record, once it has ended
 

@@ -30,8 +30,8 @@ class OriginStatistics:
     idle: int = 0
     waiting: int = 0
     continued: int = 0
-    whole: Mapping[str, int] = field(default_factory=dict[str, int])
-    over_http: Mapping[str, int] = field(default_factory=dict[str, int])
+    whole: Mapping[str, int] = field(default_factory=lambda: {})
+    over_http: Mapping[str, int] = field(default_factory=lambda: {})
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +47,7 @@ class ProviderStatistics:
     running: int = 0
     completed: int = 0
     events: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures: Mapping[str, int] = field(default_factory=lambda: {})
 
 
 @dataclass(slots=True, frozen=True)
@@ -77,15 +77,15 @@ class Statistics:
     traffic: the figures of traffic control, by limiter; empty in an engine without `traffic`.
     """
 
-    calls: Mapping[str, int] = field(default_factory=dict[str, int])
+    calls: Mapping[str, int] = field(default_factory=lambda: {})
     started: int = 0
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
     retried: int = 0
     resent: int = 0
-    providers: Mapping[str, ProviderStatistics] = field(default_factory=dict[str, ProviderStatistics])
-    connections: Mapping[str, OriginStatistics] = field(default_factory=dict[str, OriginStatistics])
+    providers: Mapping[str, ProviderStatistics] = field(default_factory=lambda: {})
+    connections: Mapping[str, OriginStatistics] = field(default_factory=lambda: {})
     opened: int = 0
     reused: int = 0
     discarded: int = 0

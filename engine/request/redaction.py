@@ -78,9 +78,9 @@ class Redaction:
     key: str  # the provider's key; empty if it needs none
     _head: WireHead
     _proxy: bytes | None = None
-    _earlier: dict[str, bool] = field(default_factory=dict[str, bool], init=False)
+    _earlier: dict[str, bool] = field(default_factory=lambda: {}, init=False)
     _fragments: tuple[str, ...] | None = field(default=None, init=False)
-    _parts: list[tuple[int, frozenset[str]]] = field(default_factory=list[tuple[int, frozenset[str]]], init=False)
+    _parts: list[tuple[int, frozenset[str]]] = field(default_factory=lambda: [], init=False)
     _pattern: re.Pattern[str] | None = field(default=None, init=False)
 
     def covering(self, earlier: Redaction) -> Redaction:

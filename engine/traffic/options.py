@@ -81,7 +81,7 @@ class Traffic:
         the server's cache. A `Warm` has options of that.
     """
 
-    rates: Mapping[str, RateLimit] = field(default_factory=dict[str, RateLimit])
+    rates: Mapping[str, RateLimit] = field(default_factory=lambda: {})
     routes: Sequence[Route] = ()
     budgets: Sequence[Budget] = ()
     price: Price | None = None
@@ -138,10 +138,10 @@ class TrafficStatistics:
     caches: the use of each model's prompt cache, by provider and model, such as `anthropic/claude-sonnet-4-5`.
     """
 
-    limiters: Mapping[str, LimiterStatistics] = field(default_factory=dict[str, LimiterStatistics])
-    routes: Mapping[str, RouteStatistics] = field(default_factory=dict[str, RouteStatistics])
+    limiters: Mapping[str, LimiterStatistics] = field(default_factory=lambda: {})
+    routes: Mapping[str, RouteStatistics] = field(default_factory=lambda: {})
     budgets: tuple[BudgetStatistics, ...] = ()
-    caches: Mapping[str, CacheStatistics] = field(default_factory=dict[str, CacheStatistics])
+    caches: Mapping[str, CacheStatistics] = field(default_factory=lambda: {})
 
 
 def _is_given(shared: object) -> bool:

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from ..catalog.provider import Provider
 from ..errors import InvalidRequestError
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, parse_object, string
 from ..model.messages import (
     Block,
     CacheControl,
@@ -139,7 +139,7 @@ def wire_thinking_block(
 def wire_tool_call(block: ToolCall, call_id: str, maker: str, warnings: list[str]) -> JSONObject:
     """Return a `tool_use` block. Arguments that are no JSON object are sent as text inside one, in `INVALID_JSON`."""
     try:
-        arguments: JSONObject = block.parsed
+        arguments: JSONObject = parse_object(block.arguments, call_id)
     except MalformedJSONError:
         arguments = {INVALID_JSON: block.arguments}
         warnings.append(f"messages: the arguments of call {block.id!r} are no JSON object; sent as text inside one")

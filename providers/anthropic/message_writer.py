@@ -108,14 +108,14 @@ class MessageWriter:
 
     provider: Provider
     maker: str = field(init=False)
-    warnings: list[str] = field(default_factory=list[str], init=False)
-    turns: list[Turn] = field(default_factory=list[Turn], init=False)
-    call_ids: dict[Place, str] = field(default_factory=dict[Place, str], init=False)
-    result_calls: dict[Place, Place] = field(default_factory=dict[Place, Place], init=False)
-    turn_of_call: dict[Place, int] = field(default_factory=dict[Place, int], init=False)
-    toolsets: dict[Place, JSON] = field(default_factory=dict[Place, JSON], init=False)
+    warnings: list[str] = field(default_factory=lambda: [], init=False)
+    turns: list[Turn] = field(default_factory=lambda: [], init=False)
+    call_ids: dict[Place, str] = field(default_factory=lambda: {}, init=False)
+    result_calls: dict[Place, Place] = field(default_factory=lambda: {}, init=False)
+    turn_of_call: dict[Place, int] = field(default_factory=lambda: {}, init=False)
+    toolsets: dict[Place, JSON] = field(default_factory=lambda: {}, init=False)
     # None: a call of an earlier segment
-    waiting: dict[str, deque[Place | None]] = field(default_factory=dict[str, deque[Place | None]], init=False)
+    waiting: dict[str, deque[Place | None]] = field(default_factory=lambda: {}, init=False)
     taken: TakenIds = field(default_factory=TakenIds, init=False)
 
     def __post_init__(self) -> None:

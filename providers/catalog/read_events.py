@@ -30,12 +30,12 @@ class ReadEvents:
     _stored: StoredAnswers
     answer_id: str | None = None  # the answer's id, once an event or a body has named it
     # the hash of each event; 0 for one that may be another when it comes again
-    _entries: list[int] = field(default_factory=list[int], init=False)
+    _entries: list[int] = field(default_factory=lambda: [], init=False)
     _first: int = field(default=0, init=False)  # the number of the event of the first entry
     # place in the answer → the id of the item there; "" if its events differ
-    _items: dict[int, str] = field(default_factory=dict[int, str], init=False)
+    _items: dict[int, str] = field(default_factory=lambda: {}, init=False)
     # id → the index of the entry after its event
-    _index: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    _index: dict[str, int] = field(default_factory=lambda: {}, init=False)
     # the index of the event that follows the last one with an id, and what was read after it
     _next: int = field(default=0, init=False)
     _expected: int = field(default=0, init=False)  # the index of the event that follows the latest one

@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from ..catalog.provider import Provider, takes_block
 from ..errors import InvalidRequestError
-from ..json.json_values import JSON, JSONObject, MalformedJSONError, string
+from ..json.json_values import JSON, JSONObject, MalformedJSONError, parse_object, string
 from ..model.messages import (
     Block,
     File,
@@ -120,7 +120,7 @@ class BlockWriter:
     def _arguments(self, block: ToolCall, field: str) -> JSONObject:
         """Return a call's arguments. What is no JSON object is sent as text in one, and not lost."""
         try:
-            return block.parsed
+            return parse_object(block.arguments, field)
         except MalformedJSONError:
             self._warnings.append(f"{field}.arguments: no JSON object, sent as text")
             return {"arguments": block.arguments}

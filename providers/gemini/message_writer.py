@@ -14,7 +14,7 @@ The rules, all Gemini's own (documentation, "Function calling" and "Thought sign
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import InvalidRequestError
@@ -41,7 +41,7 @@ class Call:
     part: JSONObject  # its wire form
     result: JSONObject | None = field(default=None, init=False)  # the wire form of its result; None until it is found
     # parts with files that the result cannot contain
-    beside: list[JSONObject] = field(default_factory=list[JSONObject], init=False)
+    beside: Sequence[JSONObject] = field(default=(), init=False)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -49,8 +49,7 @@ class Turn:
     """One content under construction."""
 
     role: str  # `user` or `model`
-    parts: list[JSONObject | Call] = field(default_factory=list[JSONObject | Call], init=False)  # its parts in order
-    calls: list[Call] = field(default_factory=list[Call], init=False)  # the calls among them
+    parts: list[JSONObject | Call] = field(default_factory=lambda: [], init=False)  # its parts in order
     # whether a call has its result. Then the model's next message is another turn.
     answered: bool = field(default=False, init=False)
 
@@ -112,18 +111,16 @@ class MessageWriter:
             written.insert(0, (opening, self._contents(opening)))
             self._warnings.append(opening_added("Gemini"))
         items = [item for _, items in written for item in items]
-        unanswered = [unanswered_call(id) for id in self._open_calls()]
+        open_calls = [id for id, calls in self._waiting.items() for _ in calls]
         # If nothing was written so far, the next message is the first content: it is written together with these.
-        return Segment(items, self._state_after() if items or state is not None else None, self._warnings, unanswered)
+        left = self._state_after(open_calls) if items or state is not None else None
+        return Segment(items, left, self._warnings, [*map(unanswered_call, open_calls)])
 
-    def _state_after(self) -> WriterState | None:
+    def _state_after(self, open_calls: Iterable[str]) -> WriterState | None:
         """Return the state for the next segment, or None if that one may continue a turn of the model in this one."""
         last = self._turns[-1] if self._turns else None
         may_go_on = last is not None and last.role == MODEL and not last.answered
-        return None if may_go_on else WriterState(tuple(self._open_calls()))
-
-    def _open_calls(self) -> list[str]:
-        return [id for id, calls in self._waiting.items() for _ in calls]
+        return None if may_go_on else WriterState(tuple(open_calls))
 
     def _new_turn(self, role: str) -> Turn:
         turn = Turn(role)
@@ -144,7 +141,6 @@ class MessageWriter:
         written = self._named(block)
         call = Call(written, self._parts.call(written, where))
         turn.parts.append(call)
-        turn.calls.append(call)
         waiting = self._waiting.setdefault(block.id, deque())
         while waiting and (waiting[0] is None or waiting[0][0] is not turn):
             waiting.popleft()
@@ -175,18 +171,21 @@ class MessageWriter:
 
     def _contents(self, turn: Turn) -> list[JSONObject]:
         """Return the turn's content, then its calls' results, then the files that these cannot contain."""
-        calls = [call for call in turn.calls if call.result is not None]
         parts: list[JSON] = []
+        results: list[JSON] = []
+        beside: list[JSON] = []
         for part in turn.parts:
             if not isinstance(part, Call):
                 parts.append(part)
             elif part.result is not None:
+                if self._sign_calls and not results:
+                    part.part.setdefault("thoughtSignature", SKIP_SIGNATURE)
                 parts.append(part.part)
-        if not calls:
-            return [{"role": turn.role, "parts": parts}] if parts else []
-        if self._sign_calls:
-            calls[0].part.setdefault("thoughtSignature", SKIP_SIGNATURE)
-        results: list[JSON] = [call.result for call in calls]
-        beside: list[JSON] = [part for call in calls for part in call.beside]
-        contents: list[JSONObject] = [{"role": turn.role, "parts": parts}, {"role": USER, "parts": results}]
-        return [*contents, {"role": USER, "parts": beside}] if beside else contents
+                results.append(part.result)
+                beside += part.beside
+        contents: list[JSONObject] = [{"role": turn.role, "parts": parts}] if parts else []
+        if results:
+            contents.append({"role": USER, "parts": results})
+        if beside:
+            contents.append({"role": USER, "parts": beside})
+        return contents

@@ -53,7 +53,7 @@ class _Container:
 
     is_array: bool
     count: int = field(default=0, init=False)  # the number of its members so far
-    names: set[str | int] = field(default_factory=set[str | int], init=False)  # the names of its members, for an object
+    names: set[str | int] = field(default_factory=lambda: set(), init=False)  # the names of its members, for an object
 
     def takes(self, step: str | int) -> bool:
         """Return whether a member of that name or position can still be written."""
@@ -227,7 +227,7 @@ class _Tree:
     """An object that grows by paths."""
 
     allowance: int  # nulls that may still be written for missing items
-    root: dict[str, JSON] = field(default_factory=dict[str, JSON], init=False)  # the object
+    root: dict[str, JSON] = field(default_factory=lambda: {}, init=False)  # the object
 
     def set(self, path: Path, value: JSON) -> bool:
         """Set the value at a path. Returns False if that needs more nulls than are allowed."""

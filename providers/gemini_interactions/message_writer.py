@@ -7,7 +7,7 @@ server has answered itself (an agent's) has its result in the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ..gemini.block_writer import BlockWriter
@@ -36,9 +36,9 @@ class StepWriter(MessageWriter):
             self._taken.update(dict.fromkeys(state.taken, 1))
         return super().write(messages, first, state)
 
-    def _state_after(self) -> WriterState | None:
-        state = super()._state_after()
-        return None if state is None else replace(state, taken=frozenset(self._taken))
+    def _state_after(self, open_calls: Iterable[str]) -> WriterState | None:
+        state = super()._state_after(open_calls)
+        return None if state is None else WriterState(state.open_calls, frozenset(self._taken))
 
     def _named(self, block: ToolCall) -> ToolCall:
         call = super()._named(block)
@@ -57,11 +57,13 @@ class StepWriter(MessageWriter):
     def _contents(self, turn: Turn) -> list[JSONObject]:
         """Return the turn's steps, then its calls' results."""
         steps: list[JSONObject] = []
+        results: list[JSONObject] = []
         contents: list[JSON] | None = None  # of the last step
         for part in turn.parts:
             if isinstance(part, Call):
                 if part.result is None:
                     continue
+                results.append(part.result)
                 part = part.part
             if string(part, "type") not in CONTENTS:
                 contents = None
@@ -71,4 +73,4 @@ class StepWriter(MessageWriter):
                 steps.append({"type": INPUT if turn.role == USER else OUTPUT, "content": contents})
             else:
                 contents.append(part)
-        return [*steps, *(call.result for call in turn.calls if call.result is not None)]
+        return steps + results

@@ -97,7 +97,7 @@ class StepInProgress(OwnInProgress):
 
     data: dict[str, JSON]  # the step in the answer
     # member → the texts of its deltas
-    pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
+    pieces: dict[str, list[str]] = field(default_factory=lambda: {}, init=False)
 
     def apply(self, delta: JSONObject) -> None:
         """Apply a delta: objects are merged, lists joined, texts appended or replaced (`APPENDED`), other values set.

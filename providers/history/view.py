@@ -81,7 +81,7 @@ class ToolCallPart:
 
     id: str
     name: str
-    arguments: JSONObject = field(default_factory=dict[str, JSON])
+    arguments: JSONObject = field(default_factory=lambda: {})
     malformed: str | None = None
     origin: ToolCall | None = field(default=None, compare=False, repr=False)
 
@@ -306,7 +306,7 @@ class History:
 
     system_message: str | None = None
     context: str | None = None
-    conversation: list[HistoryMessage] = field(default_factory=list[HistoryMessage])
+    conversation: list[HistoryMessage] = field(default_factory=lambda: [])
 
     def __post_init__(self) -> None:
         _check("system_message", self.system_message, MAYBE_TEXT)

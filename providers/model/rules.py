@@ -61,7 +61,7 @@ class Rule:
     inside: Callable[..., None] | None = None
     item: Rule | None = None
     checkers: tuple[Checker, ...] = ()
-    forms: Mapping[type, str] = field(default_factory=dict[type, str])
+    forms: Mapping[type, str] = field(default_factory=lambda: {})
     secret: bool = False
 
     def takes(self, value: object) -> bool:

@@ -152,7 +152,7 @@ class ToolCallInProgress:
     # the id as delivered. It differs from `wire_id` if another call of the answer has that id.
     id: str = field(default="", init=False)
     name: str = field(default="", init=False)  # the tool's name; empty until it is known
-    pieces: list[str] = field(default_factory=list[str], init=False)  # fragments of the arguments
+    pieces: list[str] = field(default_factory=lambda: [], init=False)  # fragments of the arguments
     started: bool = field(default=False, init=False)  # whether `start` was called
     done: bool = field(default=False, init=False)  # whether `finish` was called
     complete: bool = field(default=False, init=False)  # False if the answer was cut off inside the call

@@ -27,12 +27,12 @@ class CutPairs:
     """The surrogate halves of one stream."""
 
     # strings of the current event that begin with a low half, as the lenient parser returned them, each with its half
-    _begins_low: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
+    _begins_low: list[tuple[str, str]] = field(default_factory=lambda: [], init=False)
     # strings of the current event that end with a high half, likewise
-    _ends_high: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]], init=False)
+    _ends_high: list[tuple[str, str]] = field(default_factory=lambda: [], init=False)
     # index of a block → the high half that its latest delta ended with. The block's last piece ends with U+FFFD for the
     # half; the delivered event does not. A whole text may have replaced that piece since.
-    _pending: dict[int, str] = field(default_factory=dict[int, str], init=False)
+    _pending: dict[int, str] = field(default_factory=lambda: {}, init=False)
 
     @property
     def waits(self) -> bool:

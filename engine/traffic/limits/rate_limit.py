@@ -120,8 +120,8 @@ class LimiterStatistics:
     running: int = 0
     sent: int = 0
     refused: int = 0
-    reported: Mapping[str, BucketStatistics] = field(default_factory=dict[str, BucketStatistics])
-    learned: Mapping[str, BucketStatistics] = field(default_factory=dict[str, BucketStatistics])
+    reported: Mapping[str, BucketStatistics] = field(default_factory=lambda: {})
+    learned: Mapping[str, BucketStatistics] = field(default_factory=lambda: {})
     window: int = 0
     unconfirmed: int = 0
     held: float = 0.0

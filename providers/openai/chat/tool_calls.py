@@ -41,15 +41,13 @@ class ToolCallMatcher:
 
     _answer: Accumulator
     _make_id: Callable[[], str]
-    _begun: list[ToolCallInProgress] = field(default_factory=list[ToolCallInProgress], init=False)  # all, in order
-    _by_id: dict[str, ToolCallInProgress] = field(default_factory=dict[str, ToolCallInProgress], init=False)
-    _by_index: dict[int, ToolCallInProgress] = field(default_factory=dict[int, ToolCallInProgress], init=False)
-    _by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = field(
-        default_factory=dict[tuple[int, str], ToolCallInProgress], init=False
-    )
+    _begun: list[ToolCallInProgress] = field(default_factory=lambda: [], init=False)  # all, in order
+    _by_id: dict[str, ToolCallInProgress] = field(default_factory=lambda: {}, init=False)
+    _by_index: dict[int, ToolCallInProgress] = field(default_factory=lambda: {}, init=False)
+    _by_index_and_id: dict[tuple[int, str], ToolCallInProgress] = field(default_factory=lambda: {}, init=False)
     # a call with a name that may still grow, and without arguments
     _held: ToolCallInProgress | None = field(default=None, init=False)
-    _id_known: set[int] = field(default_factory=set[int], init=False)
+    _id_known: set[int] = field(default_factory=lambda: set(), init=False)
     _latest: ToolCallInProgress | None = field(default=None, init=False)
 
     def fragment(

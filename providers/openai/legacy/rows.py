@@ -58,7 +58,7 @@ class LegacyConversation:
     rows: the rows in order, the system prompt first.
     """
 
-    rows: list[LegacyRow] = field(default_factory=list[LegacyRow])
+    rows: list[LegacyRow] = field(default_factory=lambda: [])
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class LegacyRequest:
     temperature: float = DEFAULT_TEMPERATURE
     max_completion_tokens: int | None = None
     stream: bool = False
-    warnings: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=lambda: [])
 
 
 def transform_request(

@@ -31,7 +31,7 @@ class BlockWriter:
     _: KW_ONLY
     breakpoints: bool  # whether the model accepts explicit cache marks
     # warnings about what a user gave with a file for another provider
-    left_out: list[str] = field(default_factory=list[str], init=False)
+    left_out: list[str] = field(default_factory=lambda: [], init=False)
     marks_left_out: bool = field(default=False, init=False)  # whether a mark was left out because the model does not
 
     def part(self, block: Text | Image | File) -> JSONObject:

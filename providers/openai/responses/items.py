@@ -90,16 +90,16 @@ class MessageItem:
     phase: str | None = field(default=None, init=False)  # the item's `phase`, which is sent back, or None
     # position of a content part → the index of its block in the answer. The garbage collector does not track a dict of
     # numbers.
-    texts: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    texts: dict[int, int] = field(default_factory=lambda: {}, init=False)
     # position of a content part → the pieces of the refusal
-    refusals: dict[int, list[str]] = field(default_factory=dict[int, list[str]], init=False)
+    refusals: dict[int, list[str]] = field(default_factory=lambda: {}, init=False)
     # position of a content part → its log probabilities
-    logprobs: dict[int, list[JSON]] = field(default_factory=dict[int, list[JSON]], init=False)
+    logprobs: dict[int, list[JSON]] = field(default_factory=lambda: {}, init=False)
     # position of a content part of an unknown type → the part
-    others: dict[int, JSONObject] = field(default_factory=dict[int, JSONObject], init=False)
+    others: dict[int, JSONObject] = field(default_factory=lambda: {}, init=False)
     # whether an event is the end of a part → position of the content part that began last, until such an event about it
     # comes
-    begun: dict[bool, int] = field(default_factory=dict[bool, int], init=False)
+    begun: dict[bool, int] = field(default_factory=lambda: {}, init=False)
 
     def text(self, place: int) -> TextInProgress:
         """Return the block of a content part. It is made when its first text comes: an empty part is no block."""

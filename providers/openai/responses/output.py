@@ -52,18 +52,18 @@ class Output:
     # whether the items come from a caller's history. There, two equal adjacent messages are two messages.
     is_history: bool = False
     custom_tools: CustomTools | None = field(default=None, init=False)  # until a response repeats the request's tools
-    items: list[Item] = field(default_factory=list[Item], init=False)  # the items, in the order of their beginnings
+    items: list[Item] = field(default_factory=lambda: [], init=False)  # the items, in the order of their beginnings
     # output index → the place in `items` of the latest item with that index. The garbage collector does not track a
     # dict of numbers.
-    places: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    places: dict[int, int] = field(default_factory=lambda: {}, init=False)
     # item id → its place in `items`; None until a second item has an output index of an earlier one
     shared: dict[str, int] | None = field(default=None, init=False)
     # output index → arguments that came before their call, with their item ids; None before the first
     unclaimed: dict[int, list[tuple[str, str]]] | None = field(default=None, init=False)
     # by call id, because another item may take over the index of a call
-    open_calls: dict[str, CallItem] = field(default_factory=dict[str, CallItem], init=False)
+    open_calls: dict[str, CallItem] = field(default_factory=lambda: {}, init=False)
     # sound, which belongs to no item: pieces of `data` and `transcript`
-    audio: dict[str, list[str]] = field(default_factory=dict[str, list[str]], init=False)
+    audio: dict[str, list[str]] = field(default_factory=lambda: {}, init=False)
 
     def learn_tools(self, response: JSONObject) -> None:
         """Read the request's tools from a response."""
