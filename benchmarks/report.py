@@ -64,6 +64,17 @@ REASONS: dict[tuple[str, str], str] = {
         [("cpu_per_event", "manystream, 400 streams"), ("wire_forms", "plain")],
         "not explained: neither the wake-ups nor the instructions are more than the floor's",
     ),
+    ("import_time", "import manystream and open an engine, after import trio, CPU"): (
+        "a profile: half of it makes 44 dataclasses, mostly the public values, whose methods CPython writes as text and"
+        " compiles; 48 modules, 9 enums and 14 patterns take the rest"
+    ),
+    **dict.fromkeys(
+        [
+            ("serialise", f"{dialect}: a request of 10 messages and 5 tools")
+            for dialect in ("anthropic", "gemini", "gemini-interactions")
+        ],
+        "a profile: three quarters write the ten messages, block by block, with each call before its result",
+    ),
     **{
         ("latency", f"manystream, unstreamed answer beside {streams} streams, p50"): (
             "a profile: the wake-up takes as long as the floor's; the head, the decoding and the completion of a whole"
