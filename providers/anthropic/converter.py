@@ -105,9 +105,6 @@ class AnthropicConverter(HistoryConverter):
             return None
         return {"type": "message_start", "message": {"role": "assistant", "content": [wire]}}
 
-    def _system_parameter(self, texts: Sequence[str]) -> JSON:
-        return "\n\n".join(texts)
-
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:

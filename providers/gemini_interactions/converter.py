@@ -71,9 +71,6 @@ class InteractionsConverter(HistoryConverter):
         delta = mapping(as_object(chunk, "chunk"), "delta")
         return super().wrap_chunk(NOTHING if string(delta, "type") in CONTINUING else chunk)
 
-    def _system_parameter(self, texts: Sequence[str]) -> JSON:
-        return "\n\n".join(texts)
-
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:

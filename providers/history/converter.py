@@ -246,8 +246,8 @@ class HistoryConverter(abc.ABC):
         return []
 
     def _system_parameter(self, texts: Sequence[str]) -> JSON:
-        """Return the system prompt as a parameter of the request, for a provider that has such a parameter."""
-        return None
+        """Return the system prompt as a parameter of the request; None for a provider that has none."""
+        return "\n\n".join(texts)
 
     # --- answers ---
 

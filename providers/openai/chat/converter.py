@@ -91,6 +91,9 @@ class ChatConverter(HistoryConverter):
             return None  # a stream's first delta may have only a role, and its last one is empty
         return {"choices": [{"delta": wire}]}
 
+    def _system_parameter(self, texts: Sequence[str]) -> JSON:
+        return None
+
     def _system_messages(self, texts: Sequence[str]) -> list[JSONObject]:
         return self._write([Message.system([Text(text) for text in texts])], {}, [])
 

@@ -95,9 +95,6 @@ class ResponsesConverter(HistoryConverter):
             return None
         return {"type": "response.output_item.done", "output_index": 0, "item": wire}
 
-    def _system_parameter(self, texts: Sequence[str]) -> JSON:
-        return "\n\n".join(texts)
-
     # --- out ---
 
     def _write(self, messages: Sequence[Message], names: Mapping[str, str], warnings: list[str]) -> list[JSONObject]:
