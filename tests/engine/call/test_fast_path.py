@@ -19,7 +19,6 @@ from manystream.engine.request.limits import EngineLimits
 from manystream.providers.catalog.dialect import DeltaTarget
 from manystream.providers.catalog.registry import DIALECTS
 from manystream.providers.wire.delta_template import Match
-from manystream.transport.chunked import size_line_length
 from manystream.transport.sse import SSEParser, usual_framing
 from tests.engine.one_stream import CASES, END, HEAD, VARIANTS, Case, Stream, both, cases, chunk, cuts, delta, wire
 from tests.support.peers import Line, Recorder, hello, open_peer, until
@@ -237,20 +236,19 @@ def event(text: str) -> bytes:
 
 
 class Reader:
-    """A fast path that knows the template, and the texts that it delivered. read: events that were read before."""
+    """A fast path that knows the template, and the texts that it delivered."""
 
-    def __init__(self, *, max_event_bytes: int = 1 << 20, alone: bool = True) -> None:
+    def __init__(self, *, max_event_bytes: int = 1 << 20) -> None:
         provider = ms.OpenAIChat("key")
         self.machine = DIALECTS["openai-chat"].machine(provider, lambda: "id", EngineLimits())
         self.body = SimpleNamespace(bytes_left=PLENTY)
         self.path = FastPath(self.machine, cast(Any, self.body), max_event_bytes)
         self.sse = SSEParser()
         self.texts: list[str] = []
-        self.reads: list[int] = []
         assert self.path.read(chunk(event("a"))) == 0
         assert self.path.read_events(event("a")) == 0
         assert self.usual(event("a")) in (None, self.path)
-        assert self.usual(event("b") if alone else event("b") + event("c")) is self.path
+        assert self.usual(event("b")) is self.path
 
     def usual(self, data: bytes) -> FastPath | None:
         """Read events on the usual path."""
@@ -260,9 +258,7 @@ class Reader:
         return self.path.follow(events, data, self)
 
     def deliver_matches(self, target: Any, matches: Iterable[Any]) -> None:
-        events = [target.accept(match) for match in matches]
-        self.reads.append(len(events))
-        self.texts += [event.text for event in events]
+        self.texts += [target.accept(match).text for match in matches]
 
     @property
     def counted(self) -> int:
@@ -270,86 +266,9 @@ class Reader:
         return PLENTY - self.body.bytes_left
 
 
-def test_a_template_is_known_after_two_events_of_one_form() -> None:
-    reader = Reader()
-    assert reader.path.one_event
-    assert not reader.path.cut
-    assert not Reader(alone=False).path.one_event
-    assert reader.path.read(chunk(event("x"))) == len(chunk(event("x")))
-    assert (reader.texts, reader.reads, reader.counted) == (["x"], [1], len(event("x")))
-
-
-def test_whole_chunks_of_any_size_are_taken() -> None:
-    reader = Reader()
-    texts = ["one", "a much longer text " * 20, "", "2", "x" * 3000]
-    data = b"".join(chunk(event(text)) for text in texts if text)
-    assert reader.path.read(data) == len(data)
-    assert reader.texts == [text for text in texts if text]
-    assert (reader.reads, reader.counted) == ([4], sum(len(event(text)) for text in texts if text))
-
-
-@pytest.mark.parametrize("cut", [1, 2, 5, 60, -1, -2, -5])
-def test_an_incomplete_chunk_is_left(cut: int) -> None:
-    reader = Reader()
-    whole, part = chunk(event("one")), chunk(event("two"))[:cut]
-    assert reader.path.read(whole + part) == len(whole)
-    assert (reader.texts, reader.counted) == (["one"], len(event("one")))
-    assert reader.path.read(part) == 0
-    assert reader.path.read(chunk(event("two"))) == len(chunk(event("two")))
-    assert reader.texts == ["one", "two"]
-
-
-OTHERS = {
-    "the last chunk": b"0\r\n\r\n", "no size": b"zz\r\n\r\n", "another form": chunk(b'data: {"choices":[]}\n\n'),
-    "two events": chunk(event("a") + event("b")), "a comment": chunk(b": ping\n\n"),
-    "two frames": chunk(event("a").strip() + event("b")[6:]),
-    "no end": b"%x\r\n%b--" % (len(event("a")), event("a")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_other_chunks_are_left(name: str) -> None:
-    reader = Reader()
-    whole = chunk(event("one"))
-    assert reader.path.read(whole + OTHERS[name] + chunk(event("two"))) == len(whole)
-    assert reader.texts == ["one"]
-
-
-def test_a_read_beyond_the_size_that_is_left_is_not_taken() -> None:
-    reader = Reader()
-    data = chunk(event("one"))
-    reader.body.bytes_left = len(data) - 1
-    assert (reader.path.read(data), reader.texts) == (0, [])
-    reader.body.bytes_left = len(data)
-    assert (reader.path.read(data), reader.body.bytes_left) == (len(data), len(data) - len(event("one")))
-    body = event("two")
-    for left, taken in ((len(body) - 1, 0), (len(body), len(body))):
-        reader.body.bytes_left = left
-        assert (reader.path.read_events(body), reader.body.bytes_left) == (taken, left - taken)
-
-
 def cut_event(text: str, place: int) -> bytes:
     whole = event(text)
     return chunk(whole[:place]) + chunk(whole[place:])
-
-
-@pytest.mark.parametrize("place", [1, 16, 50, 90])
-def test_events_that_are_cut_across_two_chunks_are_taken(place: int) -> None:
-    reader = Reader()
-    reader.path.cut = True
-    data = b"".join(cut_event(text, place) for text in ("one", "a much longer text " * 20, "2"))
-    assert reader.path.read(data) == len(data)
-    assert reader.texts == ["one", "a much longer text " * 20, "2"]
-    assert reader.counted == sum(len(event(text)) for text in reader.texts)
-    again = cut_event("four", place)
-    for end in (3, 10, len(again) - 1):
-        assert reader.path.read(again[:end]) == 0
-    assert reader.path.read(again + again[:30]) == len(again)
-    assert reader.texts[3:] == ["four"]
-    reader.body.bytes_left = len(again) - 1
-    assert reader.path.read(again) == 0
-    reader.body.bytes_left = len(again)
-    assert reader.path.read(again) == len(again)
 
 
 def test_cut_events_of_another_form_are_left() -> None:
@@ -370,49 +289,6 @@ def test_cut_events_of_another_form_are_left() -> None:
         good = cut_event("good", 50)
         assert (reader.path.read(good + data), reader.texts) == (len(good), ["good"]), data
         assert reader.counted == len(event("good"))
-
-
-def test_body_bytes_are_taken_event_by_event() -> None:
-    reader = Reader()
-    assert reader.path.read_events(event("one")) == len(event("one"))
-    assert (reader.path.one_event, reader.texts, reader.counted) == (True, ["one"], len(event("one")))
-    three = b"".join(map(event, ("two", "three", "four")))
-    assert reader.path.read_events(three) == len(three)
-    assert (reader.path.one_event, reader.reads) == (False, [1, 3])
-    assert reader.counted == len(event("one")) + len(three)
-    assert reader.path.read_events(event("five")) == len(event("five"))
-    assert (reader.path.one_event, reader.texts) == (True, ["one", "two", "three", "four", "five"])
-
-
-@pytest.mark.parametrize("cut", [1, 3, 6, 7, 30, 60, 80])
-def test_the_beginning_of_an_event_is_kept_and_joined(cut: int) -> None:
-    reader = Reader()
-    whole, last = event("one"), event("two")
-    assert reader.path.read_events(whole + last[:cut]) == len(whole) + cut
-    assert (reader.texts, reader.path.beginning_bytes, reader.path.one_event) == (["one"], cut, False)
-    assert reader.counted == len(whole)
-    assert reader.path.read_events(last[cut:]) == len(last) - cut
-    assert (reader.texts, reader.path.beginning_bytes, reader.counted) == (["one", "two"], 0, len(whole) + len(last))
-    assert not reader.path.one_event
-    assert reader.path.take_beginning() == b""
-
-
-def test_a_beginning_that_another_event_follows_is_given_back() -> None:
-    reader = Reader()
-    part = event("two")[:60]
-    assert reader.path.read_events(part) == 60
-    assert reader.path.read_events(b'"other":1}\n\n') == 0
-    assert reader.path.beginning_bytes == 60
-    assert (reader.path.take_beginning(), reader.path.beginning_bytes) == (part, 0)
-    assert reader.texts == []
-
-
-def test_a_beginning_is_joined_once() -> None:
-    reader = Reader()
-    whole = event("one")
-    assert reader.path.read_events(whole[:40]) == 40
-    assert reader.path.read_events(whole[40:60]) == 0
-    assert reader.path.take_beginning() == whole[:40]
 
 
 def test_a_beginning_that_may_hold_an_event_is_not_kept() -> None:
@@ -447,30 +323,6 @@ def test_a_new_form_needs_a_new_template() -> None:
     assert reader.usual(other) is reader.path
     assert reader.path.read(chunk(other)) == len(chunk(other))
     assert reader.path.read(chunk(event("x"))) == 0
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_the_length_of_a_size_line_is_found_once(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nearly all size lines of a stream have one length, and to find it takes longer than to look the size up."""
-    found: list[int] = []
-
-    def find(data: bytes, position: int) -> int:
-        found.append(position)
-        return size_line_length(data, position)
-
-    monkeypatch.setattr("manystream.engine.call.fast_path.size_line_length", find)
-    reader = Reader()
-    reader.path.cut = cut
-    one, long = ((cut_event(text, 50) if cut else chunk(event(text))) for text in ("one", "x" * 300))
-    found.clear()
-    assert reader.path.read(one * 3) == 3 * len(one)
-    assert len(found) == 1 + cut
-    assert reader.path.read(one * 3) == 3 * len(one)
-    assert len(found) == 1 + cut
-    assert reader.path.read(one + long) == len(one + long)
-    assert len(found) == 2 + cut  # one of the size lines has another length
-    assert reader.path.read(long * 2) == 2 * len(long)
-    assert len(found) == 2 + cut
 
 
 CLOSING_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
