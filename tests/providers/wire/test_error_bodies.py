@@ -409,7 +409,8 @@ def test_a_used_up_quota_is_a_rate_limit_that_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "retryable"), [("RequestsPerMinutePerProject", True), ("RequestsPerDayPerProject", False)]
+    ("quota", "retryable"),
+    [("RequestsPerMinutePerProject", True), ("RequestsPerDayPerProject", False), ("RequestsPerMonthPerProject", False)],
 )
 @pytest.mark.parametrize("dialect", [OPENAI, ANTHROPIC, GEMINI])
 def test_a_quota_of_google_is_spent_by_its_name_alone(dialect: Dialect, quota: str, retryable: bool) -> None:

@@ -38,6 +38,8 @@ LATER = "2027-01-15T08:01:00Z"
         ({"retry-after": "0.5"}, 500),
         ({"retry-after": "1."}, 1000),
         ({"retry-after": "2, 2"}, 2000),
+        ({"retry-after": "20, 30"}, 20_000),
+        ({"retry-after": "soon, 30"}, -1),
         ({"retry-after": "20s"}, 20_000),
         ({"retry-after": formatdate(NOW + 30, usegmt=True)}, 30_000),
         ({"retry-after": formatdate(NOW - 30, usegmt=True)}, 0),
@@ -94,6 +96,8 @@ def test_absurd_values_are_ignored(name: str, value: str) -> None:
         ("1 2", None),
         ("1 second ago", None),
         ("500us", 0.5),
+        ("2µs", 0.002),
+        ("2ns", 0.000002),
         ("0", 0.0),
         ("12", 12_000.0),
         ("", None),
@@ -103,45 +107,7 @@ def test_absurd_values_are_ignored(name: str, value: str) -> None:
     ],
 )
 def test_durations(text: str, expected: float | None) -> None:
-    assert duration_ms(text) == (expected if expected is None else pytest.approx(expected))
-
-
-def test_an_empty_buckets_reset_is_the_hint() -> None:
-    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}
-    assert retry_after_ms(headers, NOW) == 360_000
-
-
-def test_all_empty_buckets_must_refill() -> None:
-    headers = {
-        "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s", "x-ratelimit-remaining-tokens": "0",
-        "x-ratelimit-reset-tokens": "20ms",
-    }  # fmt: skip
-    assert retry_after_ms(headers, NOW) == 1000
-
-
-def test_a_bucket_with_something_left_counts_on_429_alone() -> None:
-    headers = {"x-ratelimit-remaining-tokens": "966", "x-ratelimit-reset-tokens": "50.34s"}
-    assert retry_after_ms(headers, NOW, status=500) == -1
-    assert retry_after_ms(headers, NOW, status=429) == 50_340
-
-
-def test_a_bucket_without_a_remaining_amount_counts() -> None:
-    assert retry_after_ms({"x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
-    assert retry_after_ms({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "20ms"}, NOW) == 20
-
-
-def test_anthropic_resets_are_moments() -> None:
-    headers = {"anthropic-ratelimit-input-tokens-remaining": "0", "anthropic-ratelimit-input-tokens-reset": LATER}
-    assert retry_after_ms(headers, NOW) == 60_000
-    assert retry_after_ms(headers, NOW + 3600) == 0
-    headers["anthropic-ratelimit-input-tokens-remaining"] = "5"
-    assert retry_after_ms(headers, NOW) == -1
-    assert retry_after_ms(headers, NOW, status=429) == 60_000
-
-
-def test_a_reset_in_unix_seconds() -> None:
-    assert retry_after_ms({"anthropic-ratelimit-unified-reset": str(int(NOW) + 5)}, NOW) == 5000
-    assert retry_after_ms({"x-ratelimit-reset-requests": str(int(NOW) + 5)}, NOW) == 5000
+    assert duration_ms(text) == (expected if expected is None else pytest.approx(expected, abs=0))
 
 
 IN_40_S = str(round((NOW + 40) * 1000))
@@ -229,24 +195,6 @@ def test_no_header_crashes(headers: dict[str, str], now: float, status: int) -> 
     assert -1 <= retry_after_ms(headers, now, status=status) <= LONGEST_HINT_MS
 
 
-@pytest.mark.parametrize(
-    ("text", "milliseconds"),
-    [
-        ("2d", 172_800_000.0),
-        ("2h", 7_200_000.0),
-        ("2m", 120_000.0),
-        ("2s", 2000.0),
-        ("2ms", 2.0),
-        ("2us", 0.002),
-        ("2µs", 0.002),
-        ("2ns", 0.000002),
-        ("1h2m3.5s", 3_723_500.0),
-    ],
-)
-def test_every_unit_of_a_duration(text: str, milliseconds: float) -> None:
-    assert duration_ms(text) == pytest.approx(milliseconds, rel=1e-9)
-
-
 MONTH_MS = 2_678_400_000
 """31 days."""
 
@@ -306,11 +254,6 @@ def test_a_time_without_a_zone_is_in_utc(moment: str, zone: str, monkeypatch: py
         seconds = seconds_until(moment, NOW)
     time.tzset()
     assert (hints, seconds) == ([60_000, 60_000], 60)
-
-
-def test_the_first_of_several_hints_counts() -> None:
-    assert retry_after_ms({"retry-after": "20, 30"}, NOW) == 20_000
-    assert retry_after_ms({"retry-after": "soon, 30"}, NOW) == -1
 
 
 def test_a_bare_number_since_2001_is_a_time() -> None:

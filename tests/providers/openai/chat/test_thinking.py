@@ -206,16 +206,6 @@ def test_efforts(provider: ms.OpenAIChat, model: str, expected: list[str]) -> No
     ]
 
 
-def test_a_model_without_reasoning_gets_no_effort() -> None:
-    assert members(HIGH_THINKING, "gpt-4o") == {}
-    assert warnings(ms.Request("gpt-4o", HELLO_THINKING, thinking=HIGH_THINKING))
-    assert not warnings(ms.Request("gpt-4o", HELLO_THINKING, thinking=NONE))
-
-
-def test_the_requests_own_effort_takes_precedence() -> None:
-    assert members(ms.ThinkingConfig(level=LOW, effort="xhigh"), "gpt-5") == {"reasoning_effort": "xhigh"}
-
-
 def test_a_budget_where_there_are_only_efforts() -> None:
     with pytest.raises(ms.InvalidRequestError, match="budget_tokens"):
         members(ms.ThinkingConfig(budget_tokens=5000), "gpt-5")
@@ -308,19 +298,3 @@ def test_a_server_without_a_switch_causes_a_warning() -> None:
     assert warnings(ms.Request("m", HELLO_THINKING, thinking=HIGH_THINKING), provider) == [
         "thinking: not sent; the server has no such setting"
     ]
-
-
-def test_an_option_sent_only_in_part_causes_a_warning() -> None:
-    for provider, thinking in (
-        (known("deepseek"), ms.ThinkingConfig(budget_tokens=100)),
-        (known("alibaba"), ms.ThinkingConfig(effort="high")),
-        (known("vllm"), ms.ThinkingConfig(budget_tokens=100)),
-        (known("openrouter"), ms.ThinkingConfig(budget_tokens=100, effort="high")),
-        (OPENAI, ms.ThinkingConfig(level=LOW, include_summary=True)),
-    ):
-        assert warnings(ms.Request("gpt-5", HELLO_THINKING, thinking=thinking), provider), thinking
-
-
-def test_no_option_sends_no_member() -> None:
-    assert members(None, "gpt-5") == {}
-    assert members(ms.ThinkingConfig(), "gpt-5") == {}
