@@ -182,18 +182,6 @@ def test_completing_a_tool_uses_the_pending_thinking(thought: list[object], bloc
     assert not conversation.pending
 
 
-def test_pending_thinking_can_be_read() -> None:
-    conversation = ms.Conversation()
-    conversation.keep_thinking(response(SIGNED, REDACTED, FIRST))
-    assert (conversation.pending.thinking, conversation.pending.redacted) == (SIGNED, REDACTED)
-
-
-def test_a_failed_tool_is_a_result_that_is_an_error() -> None:
-    conversation = ms.Conversation()
-    conversation.complete_tool(FIRST, "no such city", is_error=True)
-    assert conversation.messages[1].content == [ms.ToolResult("call_1", "no such city", is_error=True)]
-
-
 @pytest.mark.parametrize("order", [(FIRST, SECOND), (SECOND, FIRST)])
 def test_parallel_calls_make_one_message_in_order(order: tuple[ms.ToolCall, ...]) -> None:
     conversation = ms.Conversation()
@@ -204,14 +192,6 @@ def test_parallel_calls_make_one_message_in_order(order: tuple[ms.ToolCall, ...]
         ms.Message.assistant([SIGNED, FIRST, REDACTED, SECOND]),
         ms.Message("tool", [ms.ToolResult(call.id, f"result of {call.id}") for call in (FIRST, SECOND)]),
     ]
-
-
-def test_a_call_that_is_never_completed_is_never_stored() -> None:
-    conversation = ms.Conversation()
-    conversation.keep_thinking(response(SIGNED, FIRST, SECOND))
-    conversation.complete_tool(SECOND, "sun")
-    conversation.add(ms.Message.user("never mind the other"))
-    assert conversation.messages[0].content == [SIGNED, SECOND]
 
 
 def test_calls_after_another_message_make_a_new_message() -> None:
@@ -310,14 +290,6 @@ def test_the_text_beside_calls_is_kept_in_its_place() -> None:
     appended = kept(THINKING, first, A, own, B, last)
     rows = [row for call in (A, B) for said in appended.complete_tool(call, call.id) for row in rows_from_message(said)]
     assert ms.Conversation.from_rows(rows) == ms.Conversation(appended.messages)
-
-
-def test_calls_may_be_completed_in_any_order() -> None:
-    conversation = kept(THINKING, A, B)
-    assert conversation.complete_tool(B, "2") == (asked(THINKING, B), answered((B, "2")))
-    assert conversation.pending.blocks == []
-    conversation.complete_tool(A, "1")
-    assert conversation.messages == [asked(THINKING, A, B), answered((A, "1"), (B, "2"))]
 
 
 def test_equal_ids_are_told_apart_by_the_call() -> None:

@@ -161,17 +161,6 @@ def test_variants_that_refer_to_each_other_stop_at_a_limit() -> None:
         fitted(deep, {"anyOf": [both, dict(both), dict(both)]})
 
 
-def test_a_whole_answer_that_fits_is_parsed() -> None:
-    response = answer('{"name": "Ada"}')
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
-
-
-def test_text_in_several_blocks_is_one_text() -> None:
-    response = ms.Response([ms.Thinking("hm"), ms.Text('{"name":'), ms.Text('"Ada"}')], ms.FinishReason.STOP)
-    assert parse_structured(response, PERSON) == {"name": "Ada"}
-
-
 @pytest.mark.parametrize("text", ['```json\n{"name": "Ada"}\n```', ' \n{"name": "Ada"}\n '])
 def test_a_code_fence_and_white_space_are_removed(text: str) -> None:
     assert parse_structured(answer(text), PERSON) == {"name": "Ada"}
@@ -204,18 +193,6 @@ def test_a_cut_off_answer_that_matches_is_parsed() -> None:
     response = answer('{"name": "Ada"}', ms.FinishReason.LENGTH)
     add_parsed(response, PERSON)
     assert (response.parsed, response.warnings) == ({"name": "Ada"}, [])
-
-
-def test_a_refusal_is_a_warning() -> None:
-    response = answer("", refusal="I will not.")
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == (None, ["response_schema: nothing was parsed; the model refused"])
-
-
-def test_an_answer_with_tool_calls_is_not_parsed() -> None:
-    response = ms.Response([ms.ToolCall("a", "f", "{}")], ms.FinishReason.TOOL_USE)
-    add_parsed(response, PERSON)
-    assert (response.parsed, response.warnings) == (None, [])
 
 
 VALUES = st.recursive(

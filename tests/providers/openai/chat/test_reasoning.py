@@ -6,20 +6,12 @@ import pytest
 
 import manystream as ms
 
-from .wire import Outcome, answer, decode, deltas, encode, known
+from .wire import Outcome, decode, deltas, encode, known
 
 
 def details_of(outcome: Outcome) -> object:
     (block,) = [block for block in outcome.response.content if isinstance(block, ms.Thinking)]
     return block.state.data.get("reasoning_details")
-
-
-@pytest.mark.parametrize("member", ["reasoning_content", "reasoning", "reasoning_text"])
-def test_each_reasoning_member_is_read(member: str) -> None:
-    outcome = deltas({member: "Hm", "content": ""}, {member: "m.", "content": None}, {"content": "So."})
-    state = ms.ProviderState("openai-compatible", {"reasoning_member": member})
-    assert outcome.response.content == [ms.Thinking("Hmm.", state=state), ms.Text("So.")]
-    assert answer({member: "Hmm.", "content": "So."}).content == outcome.response.content
 
 
 def test_the_same_text_under_several_names_is_read_once() -> None:
@@ -79,25 +71,11 @@ def test_details_of_another_id_or_index_are_their_own() -> None:
     assert len(details) == 3
 
 
-def test_a_signature_without_text_makes_a_block_without_text() -> None:
-    encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
-    outcome = deltas({"content": "So."}, {"content": "", "reasoning": None, "reasoning_details": [encrypted]})
-    assert outcome.response.text == "So."
-    assert details_of(outcome) == [encrypted]
-    assert not [event for event in outcome.events if isinstance(event, ms.ThinkingDelta)]
-
-
 def test_a_late_signature_does_not_hide_a_cut_off_call() -> None:
     call: ms.JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": '{"x'}}
     encrypted: ms.JSONObject = {"type": "reasoning.encrypted", "data": "x", "index": 0}
     outcome = deltas({"tool_calls": [call]}, {"reasoning_details": [encrypted]}, finish="length")
     assert not outcome.response.tool_calls[0].complete
-
-
-def test_an_object_around_the_text() -> None:
-    assert answer({"reasoning": {"content": "Hmm."}, "content": "So."}).thinking == "Hmm."
-    assert answer({"reasoning": {"text": "Hmm."}, "content": "So."}).thinking == "Hmm."
-    assert answer({"reasoning": ["Hmm."], "reasoning_details": "?", "content": "So."}).thinking == ""
 
 
 @pytest.mark.parametrize("name", ["openrouter", "deepseek", "groq", "mistral", "fireworks"])
@@ -123,31 +101,6 @@ def test_reasoning_is_sent_back_as_received(name: str) -> None:
         del expected["reasoning"]  # the signed details have the text as well
     assert {key: value for key, value in sent.items() if key in expected} == expected
     assert isinstance(outcome.response.content[-1], ms.ToolCall)
-
-
-@pytest.mark.parametrize(
-    ("text", "state", "member"),
-    [
-        ("Hmm.", {"reasoning_member": "reasoning"}, "reasoning"),
-        ("Hmm.", {"reasoning_member": "reasoning_content"}, "reasoning_content"),
-        ("", {"reasoning_member": "reasoning_content"}, None),
-        ("Hmm.", {"reasoning_member": "content"}, None),
-        ("Hmm.", {"reasoning_member": ["reasoning"]}, None),
-        ("Hmm.", {}, None),
-    ],
-)
-def test_reasoning_is_sent_back_in_the_member_it_came_in(text: str, state: ms.JSONObject, member: str | None) -> None:
-    provider = known("fireworks")
-    thought = ms.Thinking(text, state=ms.ProviderState("fireworks", state))
-    history = [
-        ms.Message.user("hi"),
-        ms.Message.assistant([thought, ms.ToolCall("abcdefghi", "t", "{}")]),
-        ms.Message.tool_result("abcdefghi", "ok"),
-    ]
-    sent = encode(ms.Request("m", history), provider)["messages"][1]  # type: ignore[index]
-    assert {name: value for name, value in sent.items() if name not in ("role", "content", "tool_calls")} == (
-        {} if member is None else {member: text}
-    )
 
 
 def whole(content: list[ms.JSON]) -> ms.Response:

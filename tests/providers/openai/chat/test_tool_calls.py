@@ -9,7 +9,7 @@ import pytest
 import manystream as ms
 from manystream.providers.model.events import Start, ToolCallDelta, ToolCallDone, ToolCallStart
 
-from .wire import OPENAI, answer, deltas, known, run
+from .wire import OPENAI, answer, deltas, run
 
 
 def fragment(**members: object) -> ms.JSONObject:
@@ -88,23 +88,6 @@ def test_several_fragments_without_an_index(pieces: list[ms.JSONObject], calls: 
     assert deltas(*pieces, finish="tool_calls").calls == calls
 
 
-def test_parallel_calls_may_come_interleaved() -> None:
-    outcome = deltas(
-        {"content": "Looking."}, fragment(index=0, id="a", name="t", arguments="["),
-        fragment(index=1, id="b", name="u", arguments="{"), fragment(index=0, arguments="]"),
-        fragment(index=1, arguments="}"), finish="tool_calls",
-    )  # fmt: skip
-    assert outcome.calls == [("a", "t", "[]"), ("b", "u", "{}")]
-    assert outcome.response.content == [ms.Text("Looking."), ms.ToolCall("a", "t", "[]"), ms.ToolCall("b", "u", "{}")]
-
-
-def test_several_calls_in_one_delta() -> None:
-    first = fragment(index=0, id="a", name="t", arguments="1")["tool_calls"]
-    second = fragment(index=1, id="b", name="u", arguments="2")["tool_calls"]
-    outcome = deltas({"tool_calls": first + second})  # type: ignore[operator]
-    assert outcome.calls == [("a", "t", "1"), ("b", "u", "2")]
-
-
 @pytest.mark.parametrize(
     ("fragments", "expected"),
     [
@@ -135,13 +118,6 @@ def test_fragments_are_assigned_to_calls(fragments: list[ms.JSONObject], expecte
     outcome = deltas(*fragments, finish="tool_calls")
     assert outcome.calls == expected
     assert [(call.id, call.name, call.arguments) for call in outcome.response.tool_calls] == expected
-
-
-def test_a_call_without_a_name_is_dropped_with_a_warning() -> None:
-    outcome = deltas({"content": "a"}, fragment(index=0, id="a", arguments="{}"))
-    assert outcome.response.content == [ms.Text("a")]
-    assert outcome.response.warnings == ["1 tool call(s) that never got a name were dropped"]
-    assert outcome.done.finish_reason is ms.FinishReason.STOP
 
 
 @pytest.mark.parametrize(
@@ -196,23 +172,9 @@ def test_a_function_with_an_empty_custom_member_is_a_function() -> None:
     assert response.content == [ms.ToolCall("a", "t", "{}")]
 
 
-def test_signatures_of_calls_are_kept() -> None:
-    extra: ms.JSONObject = {"google": {"thought_signature": "sig"}}
-    call: ms.JSONObject = {"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}, "extra_content": extra}
-    outcome = deltas({"tool_calls": [call]}, provider=known("google-openai"))
-    state = ms.ProviderState("google-openai", {"extra_content": extra})
-    assert outcome.response.content == [ms.ToolCall("a", "t", "{}", state=state)]
-
-
 def test_whole_calls_are_never_merged() -> None:
     """Two whole calls with missing or equal ids remain two calls."""
     plain = {"type": "function", "function": {"name": "t", "arguments": "{}"}}
     response = answer({"content": None, "tool_calls": [plain, plain, plain | {"id": "a"}, plain | {"id": "a"}]}, "stop")
     assert [call.id for call in response.tool_calls] == ["made-1", "made-2", "a", "a_2"]
     assert response.finish_reason is ms.FinishReason.TOOL_USE
-
-
-def test_a_whole_call_without_a_name_is_dropped_with_a_warning() -> None:
-    response = answer({"content": "a", "tool_calls": [{"id": "x", "function": {"arguments": "{}"}}]})
-    assert response.content == [ms.Text("a")]
-    assert response.warnings

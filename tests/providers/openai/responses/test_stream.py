@@ -108,31 +108,6 @@ def test_each_content_part_is_a_block() -> None:
     assert [block.text for block in outcome.response.content if isinstance(block, ms.Text)] == ["one", "two!", "three"]
 
 
-def test_the_phase_of_a_message_rides_on_its_text() -> None:
-    outcome = begun("""
-        {"type":"response.output_item.added","output_index":0,"item":{"type":"message","phase":"commentary","content":[]}}
-        {"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Wait."}
-        {"type":"response.completed","response":{"status":"completed"}}
-    """)
-    assert outcome.response.content == [
-        ms.Text("Wait.", state=ms.ProviderState("openai-responses", {"phase": "commentary"}))
-    ]
-
-
-def test_server_side_items_keep_their_place_and_tell_nothing() -> None:
-    outcome = begun("""
-        {"type":"response.output_item.added","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"in_progress"}}
-        {"type":"response.web_search_call.searching","output_index":0,"item_id":"ws_1"}
-        {"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"Found."}
-        {"type":"response.output_item.done","output_index":0,"item":{"id":"ws_1","type":"web_search_call","status":"completed"}}
-        {"type":"response.completed","response":{"status":"completed"}}
-    """)
-    assert outcome.events[1:-1] == [ms.TextDelta(1, "Found.")]
-    search = ms.ProviderBlock("openai-responses", {"id": "ws_1", "type": "web_search_call", "status": "completed"})
-    assert outcome.response.content == [search, ms.Text("Found.")]
-    assert outcome.response.finish_reason is ms.FinishReason.STOP
-
-
 @pytest.mark.parametrize(
     ("reason", "finish"),
     [("max_output_tokens", ms.FinishReason.LENGTH), ("content_filter", ms.FinishReason.CONTENT_FILTER)],
@@ -146,15 +121,6 @@ def test_an_incomplete_response_has_an_incomplete_open_call(reason: str, finish:
     assert outcome.events[-2] == ms.ToolCallDone(0, False)
     assert (outcome.response.finish_reason, outcome.response.raw_finish_reason) == (finish, "incomplete")
     assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", "{}", complete=False)]
-
-
-def test_an_item_marked_incomplete_is_a_call_not_to_execute() -> None:
-    outcome = begun("""
-        {"type":"response.output_item.done","output_index":0,"item":{"type":"function_call","status":"incomplete","call_id":"call_1","name":"look","arguments":"{\\"a"}}
-        {"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}
-    """)
-    assert outcome.response.tool_calls == [ms.ToolCall("call_1", "look", '{"a', complete=False)]
-    assert outcome.response.finish_reason is ms.FinishReason.LENGTH
 
 
 def test_a_failed_response_is_one_error_and_keeps_what_came() -> None:
@@ -173,17 +139,6 @@ def test_a_cancelled_response_is_an_error() -> None:
     outcome = begun('data: {"type":"response.cancelled","response":{"id":"resp_1","status":"cancelled","output":[]}}')
     assert outcome.error.error.category is ms.ErrorCategory.CANCELLED
     assert not outcome.error.error.retryable
-
-
-def test_an_error_before_anything_else_stands_alone() -> None:
-    outcome = stream(
-        """
-        {"type":"error","code":"server_error","message":"Try later.","param":null,"sequence_number":0}
-    """
-    )
-    assert [event.type for event in outcome.events] == [ms.EventType.ERROR]
-    assert outcome.error.error.category is ms.ErrorCategory.SERVER
-    assert outcome.error.error.retryable
 
 
 @pytest.mark.parametrize(
@@ -206,10 +161,6 @@ def test_a_body_that_ends_without_a_terminal_event_is_truncated() -> None:
     assert "truncated stream" in outcome.error.error.message
     assert outcome.response.text == "Half"
     assert outcome.response.finish_reason is ms.FinishReason.UNKNOWN
-
-
-def test_an_empty_body_is_truncated() -> None:
-    assert stream("").error.error.category is ms.ErrorCategory.NETWORK
 
 
 FINISHED_WITHOUT_TERMINAL = (
