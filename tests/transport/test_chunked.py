@@ -192,7 +192,7 @@ places = st.lists(st.integers(0, 400), max_size=12)
 
 
 @given(bodies(), places, st.binary(max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_valid_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places: list[int], rest: bytes) -> None:
     wire, content = body
     pieces = cut(wire + rest, places)
@@ -201,7 +201,7 @@ def test_a_valid_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places: li
 
 
 @given(bodies(), places, st.integers(0, 400))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_truncated_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places: list[int], length: int) -> None:
     wire = body[0][:length]
     check(wire, cut(wire, places))
@@ -216,7 +216,7 @@ def test_a_truncated_body_is_decoded_as_by_h11(body: tuple[bytes, bytes], places
         st.binary(max_size=4), st.sampled_from([b"\r\n", b"\n", b"\r", b"0\r\n", b":", b";", b" ", b"\x00", b"g"])
     ),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_damaged_body_is_decoded_as_by_h11(
     body: tuple[bytes, bytes], places: list[int], at: int, removed: int, inserted: bytes
 ) -> None:
@@ -225,7 +225,7 @@ def test_a_damaged_body_is_decoded_as_by_h11(
 
 
 @given(st.text(alphabet="0123fF \t;:aA\r\n\x00", max_size=40), places)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes_are_decoded_as_by_h11(text: str, places: list[int]) -> None:
     wire = text.encode()
     check(wire, cut(wire, places))

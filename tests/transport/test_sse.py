@@ -231,7 +231,7 @@ bodies = st.one_of(
 
 
 @given(bodies, st.lists(st.integers(0, 120), max_size=10))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_bytes_parse_as_in_the_reference(body: bytes, places: list[int]) -> None:
     ends = [*sorted(min(place, len(body)) for place in places), len(body)]
     pieces = [body[start:end] for start, end in zip([0, *ends], ends, strict=False)]
