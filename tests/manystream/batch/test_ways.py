@@ -962,11 +962,14 @@ async def test_a_budget_holds_for_batches_at_their_price(tmp_path: Path, autojum
     assert len(server.paid) >= 8
 
 
+ANSWER_HOURS = 0.2
+
+
 @dataclass
 class Windows(Server):
     """OpenAI's Responses with windows.
 
-    hours: of each answer, by its prompt; 1 for the others.
+    hours: of each answer, by its prompt; `ANSWER_HOURS` for the others.
     ended: id of an answer → the status in which it has ended without an output.
     is_deaf: whether cancellations are ignored: the program that sends them was killed before.
     """
@@ -995,7 +998,7 @@ class Windows(Server):
 
     def answer(self, id: str, *, now: bool) -> dict[str, Any]:
         since, text = self.since[id]
-        done = now or trio.current_time() - since >= HOUR * self.hours.get(text, 1)
+        done = now or trio.current_time() - since >= HOUR * self.hours.get(text, ANSWER_HOURS)
         content = [{"type": "output_text", "text": text.upper(), "annotations": []}]
         message = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
         if id in self.ended:
@@ -1009,7 +1012,7 @@ class Windows(Server):
 
 @pytest.mark.parametrize(
     ("by", "via", "windows"),
-    [(20 * HOUR, "window", {"8h"}), (3 * HOUR, "window", {"2h"}), (None, "window", {"8h"}), (20 * HOUR, None, {"2h"})],
+    [(20 * HOUR, "window", {"8h"}), (3 * HOUR, "window", {"2h"}), (None, "window", {"8h"}), (6 * HOUR, None, {"2h"})],
 )
 async def test_lines_go_into_a_window_of_the_responses(
     by: float | None, via: str | None, windows: set[str], tmp_path: Path, autojump_clock: Clock
@@ -1022,12 +1025,12 @@ async def test_lines_go_into_a_window_of_the_responses(
     assert batch.counters.missed == 0
 
 
-@pytest.mark.parametrize(("by", "calls"), [(None, 6), (20 * HOUR, 2), (4.5 * HOUR, 2)])
+@pytest.mark.parametrize(("by", "calls"), [(None, 6), (6 * HOUR, 2), (4.5 * HOUR, 2)])
 async def test_so_many_calls_are_in_windows_at_a_time_and_no_more(
     by: float | None, calls: int, tmp_path: Path, autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manystream.batch.ways.MOST_IN_WINDOWS", 2)
-    server = Windows(queue=math.inf)
+    server = Windows(queue=math.inf, hours={f"text {n}": 1.0 for n in range(6)})
     batch = await run(server, tmp_path, count=6, by=by, via="window" if by is None else None)
     assert texts(tmp_path) == expected(6)
     created = zip(server.since.values(), server.windows, strict=True)
@@ -1093,7 +1096,7 @@ async def test_the_next_run_reads_what_a_killed_run_has_in_windows(
     submissions.write_bytes(b"".join(steps if answered and tokens == 3 else steps[:tokens]))
     server.is_deaf = False
     meanwhile(server)
-    batch = await run(server, tmp_path, by=20 * HOUR, via=via)
+    batch = await run(server, tmp_path, via=via)
     assert texts(tmp_path) == expected()
     assert len(server.since) == created
     assert named(tmp_path) == 0
@@ -1198,7 +1201,7 @@ async def test_an_answer_of_an_earlier_run_has_the_record_of_any_other(tmp_path:
             (tmp_path / "a.jsonl").unlink()
     assert len(server.since) == 2
     for record in found:
-        assert float(record.pop("seconds")) >= HOUR
+        assert float(record.pop("seconds")) >= ANSWER_HOURS * HOUR
         record.pop("request_id")
     # An answer counts at the window's price, whether this run has made its call or reads it again.
     assert spent[1:] == [(pytest.approx(0.12), 0.0)] * 2
