@@ -8,7 +8,6 @@ from manystream.providers.history import (
     History,
     HistoryError,
     HistoryMessage,
-    HistoryRole,
     OtherPart,
     TextPart,
     ToolCallPart,
@@ -143,34 +142,11 @@ def test_usage_and_finish_reason_are_not_sent_back() -> None:
     assert messages_of(History(conversation=[spoken])) == [ms.Message.assistant("x")]
 
 
-def test_a_result_is_its_json_text_and_a_failure_is_an_error() -> None:
-    items = [
-        HistoryMessage("tool", [ToolResultPart("c", "f", OK), ToolResultPart("d", "f", ToolCallResult.error("!"))])
-    ]
-    (message,) = messages_of(History(conversation=items))
-    assert message.content == [
-        ms.ToolResult("c", '{"success":true,"output":{"type":"text","content":"rain"}}'),
-        ms.ToolResult("d", '{"failure":true,"output":{"type":"text","content":"!"}}', is_error=True),
-    ]
-
-
-def test_malformed_arguments_are_kept_as_raw_text_and_flagged() -> None:
-    (item,) = history_messages_of([ms.Message.tool_call("c", "f", '{"a": ')])
-    assert item.tool_calls == [ToolCallPart("c", "f", {}, malformed='{"a": ')]
-    assert messages_of(History(conversation=[item])) == [ms.Message.tool_call("c", "f", '{"a": ')]
-
-
 def test_tool_names_are_inferred_from_earlier_calls() -> None:
     items = history_messages_of(
         [ms.Message.tool_call("c", "f", "{}"), ms.Message.tool_result("c", "1"), ms.Message.tool_result("x", "2")]
     )
     assert [part.name for item in items for part in item.parts if isinstance(part, ToolResultPart)] == ["f", "unknown"]
-
-
-def test_plain_results_of_the_message_model_are_outputs() -> None:
-    items = history_messages_of([ms.Message.tool_result("c", "1"), ms.Message.tool_result("d", "!", is_error=True)])
-    results = [part.result for item in items for part in item.parts if isinstance(part, ToolResultPart)]
-    assert results == [ToolCallResult.ok("1"), ToolCallResult.error("!")]
 
 
 def test_blocks_without_a_part_are_unchanged() -> None:
@@ -190,11 +166,6 @@ def test_a_changed_part_replaces_its_block() -> None:
     assert isinstance(item.parts[0], TextPart)
     item.parts[0].text = "b"
     assert messages_of(History(conversation=[item])) == [ms.Message.assistant("b")]
-
-
-def test_a_users_message_with_results_becomes_two() -> None:
-    items = history_messages_of([ms.Message.user([ms.ToolResult("c", "1"), ms.Text("go on")])])
-    assert [item.role for item in items] == [HistoryRole.TOOL, HistoryRole.USER]
 
 
 # --- answers ---
