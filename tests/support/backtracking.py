@@ -59,6 +59,11 @@ class Machine:
         """Yield the ends of the matches of these operations that begin at `place`, in the order in which `re` tries."""
         for at in range(first, len(ops)):
             op, argument = ops[at]
+            if op is c.AT:  # here, without a generator: most places of a search fail at a word's boundary
+                self.spend()
+                if not self.is_at(argument, place):
+                    return
+                continue
             if op not in SINGLE:
                 for end in self.one(op, argument, place):
                     yield from self.ends(ops, end, at + 1)
@@ -70,7 +75,7 @@ class Machine:
         yield place
 
     def one(self, op: Any, argument: Any, place: int) -> Iterator[int]:
-        """Yield the ends of the matches of one operation that is not `SINGLE`."""
+        """Yield the ends of the matches of one operation that is neither `SINGLE` nor `AT`."""
         if op is c.BRANCH:
             for branch in argument[1]:
                 if branch and branch[0][0] is c.LITERAL and not self.fits(*branch[0], place):
@@ -97,10 +102,6 @@ class Machine:
             start = place if direction > 0 else place - width
             found = start >= 0 and next(self.ends(body, start), None) is not None
             if found == (op is c.ASSERT):
-                yield place
-        elif op is c.AT:
-            self.spend()
-            if self.is_at(argument, place):
                 yield place
         else:
             raise NotImplementedError(f"{op}: teach the machine this operation")

@@ -219,7 +219,7 @@ def test_a_delta_that_differs_is_parsed_whole(dialect: str, event: str, start: t
     damaged = [whole[:place] for place in range(len(whole))]
     for place in range(len(whole)):
         damaged.extend(whole[:place] + byte + whole[place + 1 :] for byte in (b"", b'"', b"\\", b"7", b"\x01", b"}"))
-    for data in damaged:
+    for data in dict.fromkeys(damaged):
         assert received(dialect, event, start, frame, data) == received(dialect, event, start, frame, data, fast=False)
 
 
