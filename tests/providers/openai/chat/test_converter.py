@@ -3,7 +3,7 @@
 import pytest
 
 import manystream as ms
-from manystream.providers.history import History, HistoryError, HistoryMessage
+from manystream.providers.history import HistoryError
 from manystream.providers.history.converter import HistoryConverter
 from manystream.providers.json.json_values import JSON, JSONObject
 from manystream.providers.openai.chat.converter import ChatConverter
@@ -167,13 +167,6 @@ def test_a_users_texts_around_a_result_are_two_messages() -> None:
     assert ResponsesConverter().encode_messages([message]) == [said[0], result, said[1]]
 
 
-def test_a_result_after_a_system_message_is_a_message_of_its_own() -> None:
-    chat: list[JSONObject] = [{"role": "system", "content": "s"}, {"role": "tool", "tool_call_id": "a", "content": "1"}]
-    system: list[str] = []
-    assert ChatConverter().decode_messages(chat, system) == [ms.Message.tool_result("a", "1")]
-    assert system == ["s"]
-
-
 def test_a_delta_of_a_role_alone_is_empty() -> None:
     converter = ChatConverter()
     deltas: list[JSONObject] = [{"role": "assistant"}, {}, {"role": "assistant", "other": 1}]
@@ -192,32 +185,6 @@ def test_a_whole_completion_is_a_chunk() -> None:
     for kind in ("chat.completion", "chat.completion.chunk"):
         assert ChatConverter().wrap_chunk({"object": kind}).get_text() == ""
     assert ChatConverter().wrap_chunk({"usage": {"prompt_tokens": 1}}).get_text() == ""
-
-
-@pytest.mark.parametrize("wire", [{"type": "error", "message": "No."}, {"type": "keepalive"}])
-def test_events_without_content_are_chunks(wire: JSONObject) -> None:
-    converter = ResponsesConverter()
-    if wire["type"] == "error":
-        with pytest.raises(ms.ProviderError, match=r"No\."):
-            converter.wrap_chunk(wire)
-    else:
-        assert converter.wrap_chunk(wire).get_text() == ""
-
-
-LATE = History(system_message=None, conversation=[HistoryMessage("user", "x"), HistoryMessage("system", "s")])
-
-
-def test_a_late_system_message_keeps_its_place() -> None:
-    said: JSONObject = {"role": "user", "content": "x"}
-    assert ChatConverter(content_lists=False).from_history(LATE) == [said, {"role": "system", "content": "s"}]
-    part = {"type": "input_text", "text": "s"}
-    late = {"type": "message", "role": "system", "content": [part]}
-    assert ResponsesConverter().from_history(LATE)[1:] == [late]
-
-
-def test_an_assistants_message_without_anything_is_an_empty_text() -> None:
-    assert ChatConverter().decode_messages([{"role": "assistant", "content": None}]) == [ms.Message.assistant("")]
-    assert ResponsesConverter().decode_messages([{"role": "assistant", "content": ""}]) == []
 
 
 def test_thinking_comes_before_the_text_that_was_read_first() -> None:

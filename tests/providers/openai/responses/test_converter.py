@@ -130,17 +130,6 @@ def test_results_that_follow_each_other_are_one_message() -> None:
     ]
 
 
-def test_system_items_are_the_system_prompt() -> None:
-    items: list[ms.JSONObject] = [
-        {"role": "system", "content": "s"},
-        {"type": "message", "role": "developer", "content": [INPUT, INPUT]},
-        {"role": "user", "content": "x"},
-    ]
-    system: list[str] = []
-    assert ResponsesConverter().decode_messages(items, system) == [ms.Message.user("x")]
-    assert system == ["s", "a", "a"]
-
-
 def test_a_system_item_with_a_picture_is_a_message() -> None:
     content: list[ms.JSON] = [INPUT, {"type": "input_image", "image_url": "u"}]
     items: list[ms.JSONObject] = [{"type": "message", "role": "developer", "content": content}]
@@ -150,12 +139,6 @@ def test_a_system_item_with_a_picture_is_a_message() -> None:
     assert system == []
     content[1] = {"type": "input_image", "detail": "auto", "image_url": "u"}
     assert ResponsesConverter().encode_messages(messages) == items
-
-
-def test_an_output_of_a_server_tool_is_kept_as_it_is() -> None:
-    wire: ms.JSONObject = {"type": "shell_call_output", "call_id": "s", "output": []}
-    block = ms.ProviderBlock("openai-responses", wire)
-    assert ResponsesConverter().decode_messages([wire]) == [ms.Message.user(block)]
 
 
 def test_adjacent_items_of_the_assistant_are_one_message() -> None:
@@ -180,12 +163,3 @@ def test_adjacent_items_of_the_assistant_are_one_message() -> None:
 @pytest.mark.parametrize("kind", ["reasoning_text", "summary_text"])
 def test_a_part_of_reasoning_is_no_text(kind: str) -> None:
     assert ResponsesConverter().wrap_chunk({"type": kind, "text": "a"}).get_text() == ""
-
-
-@pytest.mark.parametrize("kind", ["output_text", "text"])
-def test_a_whole_response_is_a_chunk(kind: str) -> None:
-    part: ms.JSONObject = {"type": kind, "text": "a"}
-    wire: ms.JSONObject = {"object": "response", "output": [{"type": "message", "content": [part]}]}
-    assert ResponsesConverter().wrap_chunk(wire).get_text() == "a"
-    message = ResponsesConverter().message_from_chunks([wire])
-    assert message.text == "a"
