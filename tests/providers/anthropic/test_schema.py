@@ -31,6 +31,15 @@ FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", 
 """The string formats that Anthropic's guide on structured outputs lists."""
 
 
+def test_unsupported_constraints_are_described_with_a_warning() -> None:
+    result, warnings = adapted({"type": "integer", "description": "An age", "minimum": 1, "maximum": 9})
+    assert result == {"type": "integer", "description": 'An age\n\n{"minimum":1,"maximum":9}'}
+    assert len(warnings) == 1
+    assert warnings[0].startswith("schema: minimum, maximum")
+    result, _ = adapted({"type": "string", "pattern": "^a"})
+    assert result["description"] == '{"pattern":"^a"}'
+
+
 def test_the_formats_are_those_of_the_guide_and_the_sdk() -> None:
     assert {*FORMATS} == STRING_FORMATS == {*SupportedStringFormats}
 

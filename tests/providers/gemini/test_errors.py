@@ -145,6 +145,21 @@ def quota(quota_id: str, value: str = "250") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("detail", "retryable"),
+    [
+        (quota("GenerateContentPaidTierInputTokensPerModelPerMinute"), True),
+        (quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), False),
+        (quota("GenerateRequestsPerMonthPerProject"), False),
+        (quota("GenerateRequestsPerMinutePerProject", "0"), False),
+        ({"violations": "none"}, True),
+    ],
+)
+def test_a_used_up_daily_quota_is_not_retryable(detail: dict[str, Any], retryable: bool) -> None:
+    error = parse_error(429, body(429, "x", "RESOURCE_EXHAUSTED", detail, {"retryDelay": "30s"}))
+    assert (error.category, error.retryable) == (ms.ErrorCategory.RATE_LIMIT, retryable)
+
+
+@pytest.mark.parametrize(
     ("message", "retryable"),
     [
         ("Quota exceeded for metric: m, limit: 0, model: gemini-3-pro\nPlease retry in 45.5s.", False),

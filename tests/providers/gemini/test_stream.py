@@ -277,3 +277,11 @@ def test_a_stream_error_has_the_category_of_its_http_status() -> None:
     assert (error.category, error.http_status, error.retryable) == (ms.ErrorCategory.SERVER, 503, True)
     assert answer.response.text == "a"
     assert answer.response.usage.input_tokens == 2
+
+
+def test_a_refused_prompt_is_a_content_filter_error() -> None:
+    answer = stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "not that"}, "responseId": "r"})
+    error = answer.error.error
+    assert error.category is ms.ErrorCategory.CONTENT_FILTER
+    assert error.message == "prompt blocked: SAFETY: not that"
+    assert (error.provider_code, error.retryable) == ("SAFETY", False)

@@ -170,6 +170,17 @@ def test_parallel_tool_calls() -> None:
     assert warnings(alone)
 
 
+def test_a_schema_that_cannot_be_strict_is_sent_with_a_warning() -> None:
+    schema: JSONObject = {"type": "object", "additionalProperties": {"type": "integer"}}
+    request = ms.Request("gpt-4o", HELLO, response_schema=schema)
+    body = encode(request)
+    assert body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "response", "schema": schema, "strict": False},
+    }
+    assert any("response_schema" in warning for warning in warnings(request))
+
+
 def test_a_server_without_schemas_gets_the_schema_in_the_prompt() -> None:
     schema: JSONObject = {"type": "object", "properties": {"name": {"type": "string"}}}
     request = ms.Request("deepseek-chat", HELLO, system="Be brief.", response_schema=schema)
@@ -257,6 +268,14 @@ def test_openais_cache_marks_are_sent_to_models_that_accept_them(
         request = ms.Request(model, conversation, system=system)
         assert "prompt_cache_breakpoint" not in json.dumps(encode(request, provider))
         assert len([warning for warning in warnings(request, provider) if "cache_control" in warning]) == 7
+
+
+def test_openais_tools_have_no_cache_mark() -> None:
+    request = ms.Request("gpt-5.6", HELLO, tools=[ms.Tool("f", cache_control=ms.CacheControl())])
+    assert encode(request, OPENAI)["tools"] == [
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+    ]
+    assert [warning.partition(":")[0] for warning in warnings(request)] == ["tools[0].cache_control"]
 
 
 def test_nothing_to_send_is_an_error() -> None:
