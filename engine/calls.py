@@ -176,7 +176,7 @@ class CallStarter:
         number, retry = self._started + 1, request.retry or self._retry
         clocks = self._clocks[stream] if request.timeouts is None else self.clocks_of(request, stream)
         running = RunningCall(
-            self.runtime, self._hooks, prepared, counters, number, clocks, retry,
+            self.runtime, self._hooks, prepared, counters, number, self.runtime.loop.clock(), clocks, retry,
             nobody if on_event is None else on_event, on_completion, finish_response, admission,
         )  # fmt: skip
         call = Call(running, request)

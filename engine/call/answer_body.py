@@ -7,8 +7,8 @@ content type chooses it only for a body without any, and for a text that is neit
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ...providers.json.json_values import leading_json
 from ...providers.model.provider_error import ErrorCategory, ProviderError, truncated
@@ -23,33 +23,26 @@ from .error_body import add_address
 from .fast_path import FastPath
 from .stream_body import stream_body
 
-if TYPE_CHECKING:
-    from .attempt import Attempt
-
 EVENT_STREAM = "text/event-stream"
 JSON_TYPES = ("application/json", "text/json")
 NO_ANSWER_TYPES = ("text/html", "application/xhtml+xml", "image/", "audio/", "video/")
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AnswerBody(Body):
-    """The body of an unstreamed answer; or of a page, whose beginning the error quotes."""
+    """The body of an unstreamed answer; or of a page, whose beginning the error quotes.
 
-    __slots__ = ("_is_page", "_partial", "_pieces")
+    is_page: the body is no answer.
+    """
 
-    def __init__(self, attempt: Attempt, *, is_page: bool = False) -> None:
-        """Create the reader.
-
-        is_page: the body is no answer.
-        """
-        super().__init__(attempt)
-        self._is_page = is_page
-        self._pieces: list[bytes] = []
-        self._partial: Response | None = None  # what came with an error
+    is_page: bool = False
+    _pieces: list[bytes] = field(default_factory=list[bytes], init=False)
+    _partial: Response | None = field(default=None, init=False)  # what came with an error
 
     def feed(self, data: bytes) -> None:
         keep(self._pieces, data)
         is_due = self.count(len(data))
-        if self._is_page:
+        if self.is_page:
             if self.received >= self._attempt.prepared.shared.limits.max_error_bytes:
                 self._attempt.close()
                 self.end()
@@ -71,7 +64,7 @@ class AnswerBody(Body):
             shared = prepared.shared
             response = shared.dialect.decode(body, shared.provider, shared.make_id, shared.limits)
         except ProviderError as error:
-            parts = None if self._is_page else leading_json(body)
+            parts = None if self.is_page else leading_json(body)
             if parts is not None:
                 self._read_as_events(*parts)
                 return
@@ -119,14 +112,11 @@ class AnswerBody(Body):
         return self._partial
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Envelope(Body):
     """The beginning of a body, until its bytes show its form. The reader of that form then reads all of it."""
 
-    __slots__ = ("_beginning",)
-
-    def __init__(self, attempt: Attempt) -> None:
-        super().__init__(attempt)
-        self._beginning = b""
+    _beginning: bytes = field(default=b"", init=False)
 
     def feed(self, data: bytes) -> FastPath | None:
         if self.count(len(data)) and not self._may_grow():

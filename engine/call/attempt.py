@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 NO_CONTENT = frozenset({204, 205})
 """Successful statuses without a body. A call that receives one fails."""
-SENT = (Phase.SEND, Phase.HEAD, Phase.BODY)
-"""Phases in which at least a part of the request may have been sent."""
 QUEUE, SEND, BODY = Phase.QUEUE, Phase.SEND, Phase.BODY
 """The phases of every attempt."""
 KEPT_PIECE = 16 * 1024
@@ -75,8 +73,8 @@ class Listener(Protocol):
     """The receiver of an attempt's reports. After `on_answer`, `on_attempt_failure` or `on_defect`, none follows."""
 
     @property
-    def label(self) -> str:
-        """The listener's name in reports."""
+    def number(self) -> int:
+        """The call's number in its engine; 0: it is no call."""
         ...
 
     def on_key(self, attempt: Attempt) -> None:
@@ -192,6 +190,7 @@ class Attempt:
     prepared: the request.
     permit: what traffic control has given for it; None without traffic control, and if it reads on: its answer's first
         attempt has the permit.
+    sent: a byte of the request, or of the one that created the answer that it reads, may have reached the server.
     status: the response's status; 0 before its head has arrived.
     headers: the response's headers, redacted.
     over: the attempt has ended; nothing more may be reported.
@@ -223,6 +222,7 @@ class Attempt:
     permit: AttemptPermit | None = None
     receiver: Receiver = field(init=False)
     fast_receiver: FastReceiver | None = field(default=None, init=False)
+    sent: bool = field(default=False, init=False)
     status: int = field(default=0, init=False)
     headers: dict[str, str] = field(init=False)
     over: bool = field(default=False, init=False)
@@ -245,6 +245,12 @@ class Attempt:
         self.receiver, self.headers = self, {}
 
     @property
+    def label(self) -> str:
+        """The name in reports."""
+        number, provider = self._listener.number, self.prepared.provider.name
+        return f"call {number} ({provider}/{self.prepared.model})" if number else f"a request to {provider!r}"
+
+    @property
     def request_id(self) -> str | None:
         """The provider's id for the request, from the response's headers."""
         return request_id_in(self.headers) if self.headers else None
@@ -253,12 +259,6 @@ class Attempt:
     def reads_error(self) -> bool:
         """True while the body of an error response is being read."""
         return self.body is not None and self.body.reads_error and not self.over
-
-    @property
-    def sent(self) -> bool:
-        """True if a byte of the request, or of the one that created a durable answer, may have reached the server."""
-        durable = self.prepared.durable
-        return self.phase in SENT or (durable is not None and durable.reads)
 
     def partial_response(self) -> Response | None:
         """Return the part of a stream that has arrived; None if nothing has."""
@@ -271,7 +271,7 @@ class Attempt:
     def read_on_after(self, attempt: Attempt) -> None:
         """Go on with the answer of an attempt that is over, before this one has a connection."""
         self._held, attempt._held = attempt._held, None
-        self.content_at = attempt.content_at
+        self.content_at, self.sent = attempt.content_at, True
 
     # --- as the waiter for a key ---
 
@@ -327,8 +327,10 @@ class Attempt:
 
     def timings(self) -> Timings:
         """Return the times of the attempt's steps."""
+        if self.dequeued_at == self.content_at == math.inf:
+            return Timings()
         times = (self.dequeued_at, self.connected_at, self.head_at, self.content_at)
-        queued, connected, first_byte, first_token = (None if at == math.inf else at - self.started for at in times)
+        queued, connected, first_byte, first_token = [None if at == math.inf else at - self.started for at in times]
         return Timings(queued, connected, first_byte, first_token)
 
     @property
@@ -371,24 +373,20 @@ class Attempt:
         self.connection = connection
         if isinstance(connection, Connection):
             turn = self.prepared.turn
-            if (
-                turn is not None
-                and turn.upgrades
-                and self.runtime.sockets.open(self, turn, connection, self._listener.label)
-            ):
+            if turn is not None and turn.upgrades and self.runtime.sockets.open(self, turn, connection, self.label):
                 return
             if self.prepared.provider.sign is not None and not self._signs():
                 return
-        self.phase = SEND
+        self.phase, self.sent = SEND, True
         forwarder = self.prepared.forwarder
         exchange: Exchange = self if forwarder is None else forwarder.tap(self)
         if self.runtime.recording is not None or self.runtime.answers is not None:
             self._tap = self.runtime.tap(exchange, self.prepared, self._listener)
             exchange = self._tap or exchange
         if isinstance(connection, Connection):
-            connection.send(self.prepared.head, self.prepared.body, exchange, self._listener.label)
+            connection.send(self.prepared.head, self.prepared.body, exchange, self.label)
         else:
-            connection.send_turn(exchange, self._listener.label)
+            connection.send_turn(exchange, self.label)
         now, waited = self.runtime.loop.now, self._state is QUEUED  # the loop read the clock when it sent the request
         self._state, self.connected_at = SENDING, now
         if waited:
@@ -409,7 +407,7 @@ class Attempt:
     def start_over(self) -> None:
         """Get a connection again: nothing of an answer has come, and the attempt has not failed."""
         self.close()
-        self.phase, self._state, self._tap = QUEUE, QUEUED, None
+        self.phase, self._state, self._tap, self.sent = QUEUE, QUEUED, None, False
         self.acquire(fresh=False)
 
     def _signs(self) -> bool:
@@ -638,8 +636,8 @@ class Attempt:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""
         if not self.over:
             self._leave()
-            if unread:
-                self.phase = Phase.CONNECT
+            if unread and not self.prepared.reads:
+                self.sent = False
             self._listener.on_attempt_failure(self, redacted(error, self.prepared.secrets), unread=unread)
 
     def give_up(self, error: ProviderError) -> None:
@@ -665,7 +663,7 @@ class Attempt:
         if self._timer is not None:
             self.runtime.timers.cancel(self._timer)
             self._timer = None
-        if self.body in self.runtime.buffered.most:
+        if self.body is not None and self.body in self.runtime.buffered.most:
             self.runtime.buffered.forget(self.body)
 
     def release(self) -> None:

@@ -6,6 +6,7 @@ import abc
 import enum
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -43,6 +44,7 @@ class Receiver(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Body(abc.ABC):
     """The reader of one body: call `feed` with its bytes, then `end` or `fail`, once.
 
@@ -53,16 +55,17 @@ class Body(abc.ABC):
     reads_error: the body belongs to an error status, which is reported even if the body is incomplete.
     """
 
-    __slots__ = ("_attempt", "_limit", "_looked_at", "_next_look", "bytes_left")
-
     reads_error: ClassVar[bool] = False
 
-    def __init__(self, attempt: Attempt) -> None:
-        self._attempt = attempt
-        self._limit = attempt.prepared.shared.limits.max_response_bytes
-        self._looked_at = 0
-        self._next_look = min(STEP_BYTES, self._limit)
-        self.bytes_left: int = self._next_look
+    _attempt: Attempt
+    bytes_left: int = field(init=False)
+    _limit: int = field(init=False)
+    _looked_at: int = field(default=0, init=False)
+    _next_look: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._limit = self._attempt.prepared.shared.limits.max_response_bytes
+        self._next_look = self.bytes_left = min(STEP_BYTES, self._limit)
 
     @abc.abstractmethod
     def feed(self, data: bytes) -> FastPath | None:

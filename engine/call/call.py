@@ -34,7 +34,7 @@ from .attempt import NOBODY, Attempt
 from .body import Receiver
 from .callbacks import OnCompletion, OnEvent
 from .cancelling import Cancelling
-from .completion import Completion, Timings
+from .completion import Completion
 from .next_step import (
     UNANSWERED,
     Complete,
@@ -49,7 +49,7 @@ from .next_step import (
     Wait,
     next_step,
 )
-from .runtime import Runtime
+from .runtime import AnswerStore, Runtime
 from .timeouts import BACKOFF, ENDED, LEAST_WAIT, LENGTH, QUEUED, CallState, Clock, Clocks, timeout_error
 
 logger: NoteLogger = NoteLogger("manystream.engine")
@@ -164,6 +164,7 @@ class RunningCall:
     prepared: Prepared
     counters: Counters
     number: int
+    started: float
     _clocks: Clocks
     _retry: Retry
     _on_event: OnEvent
@@ -171,7 +172,6 @@ class RunningCall:
     _finish_response: Callable[[Response], None] | None
     admission: AdmissionControl | None = None
     completion: Completion | None = field(default=None, init=False)
-    started: float = field(init=False)
     attempt: Attempt | None = field(default=None, init=False)
     attempts: int = field(default=0, init=False)
     rival: Attempt | None = field(default=None, init=False)
@@ -179,7 +179,7 @@ class RunningCall:
     is_paused: bool = field(default=False, init=False)
     _state: CallState = field(default=QUEUED, init=False)  # of a call without an attempt under way
     _timer: Deadline | None = field(default=None, init=False)  # while no attempt is under way
-    _queued_since: float = field(init=False)  # the time at which the current wait began; `math.inf` for none
+    _queued_since: float = field(default=math.inf, init=False)  # when the wait to be sent began; `math.inf` for none
     _queued_before: float = field(default=0.0, init=False)  # seconds for which it had waited when it was last sent
     _counted: int = field(default=0, init=False)  # the attempts that count against `Retry.max_attempts`
     _resent: int = field(default=0, init=False)
@@ -194,9 +194,6 @@ class RunningCall:
     _raised: BaseException | None = field(default=None, init=False)  # by a callback; may end the engine
     _ended: Flag | None = field(default=None, init=False)
     _starting: bool = field(default=False, init=False)  # `start_*` has not returned yet: no callback may run
-
-    def __post_init__(self) -> None:
-        self.started = self._queued_since = self.runtime.loop.clock()
 
     def __repr__(self) -> str:
         kind = "stream" if self.prepared.stream else "request"
@@ -241,11 +238,6 @@ class RunningCall:
         return self.completion
 
     # --- for the engine ---
-
-    @property
-    def label(self) -> str:
-        """The call's number, provider and model, for log records and reports."""
-        return f"call {self.number} ({self.prepared.provider.name}/{self.prepared.model})"
 
     def end(self, error: ProviderError) -> None:
         """Fail the call with `error`, for example for `cancel`. The completion is delivered on the next iteration.
@@ -308,7 +300,7 @@ class RunningCall:
 
         announce: the function that adds the call to the engine's counts and notifies the observer.
         """
-        self._starting = True
+        self._starting, self._queued_since = True, self.started
         try:
             announce(self)
             self._begin_or_wait()
@@ -326,18 +318,10 @@ class RunningCall:
         """Begin an attempt: at once, or when traffic control admits the call. `again`: the call was sent before."""
         if self._step is not OPEN:
             return  # an observer has ended the call
-        answers, prepared = self.runtime.answers, self.prepared
         if again:
             self._enter_queue()
-        elif answers is not None and prepared.forwarder is None and not prepared.reads:
-            kept = answers.notes.take(answers.find, prepared)
-            if kept is not None:
-                self.admission = None  # the call is sent nowhere
-                attempt = self.attempt = Attempt(
-                    prepared, self, self.runtime, self._clocks, self.started, math.inf, self.is_paused
-                )
-                self.runtime.soon(partial(attempt.replay, kept), self.on_defect)
-                return
+        elif self.runtime.answers is not None and self._takes_kept_answer(self.runtime.answers):
+            return
         admission = self.admission
         if admission is None:
             self.begin()
@@ -346,6 +330,20 @@ class RunningCall:
         admission.enter(self, self._deadline()[0], now, again=again)
         if self._state is QUEUED and (self.attempt is None or self.attempt.over):
             self._arm()  # it waits
+
+    def _takes_kept_answer(self, answers: AnswerStore) -> bool:
+        """Return whether there is a kept answer, which the call then receives in place of being sent."""
+        prepared = self.prepared
+        if prepared.forwarder is not None or prepared.reads:
+            return False
+        kept = answers.notes.take(answers.find, prepared)
+        if kept is not None:
+            self.admission = None
+            attempt = self.attempt = Attempt(
+                prepared, self, self.runtime, self._clocks, self.started, math.inf, self.is_paused
+            )
+            self.runtime.soon(partial(attempt.replay, kept), self.on_defect)
+        return kept is not None
 
     def rejected(self, error: ProviderError) -> None:
         """Fail: traffic control never admits the call."""
@@ -444,7 +442,10 @@ class RunningCall:
         attempt = self.attempt = Attempt(
             self.prepared, self, self.runtime, self._clocks, self.started, waited_since, self.is_paused, permit
         )
-        self._send(attempt, fresh)
+        if self._hooks.attempt_started is not None:
+            self._hooks.attempt_started(self, self.attempts)  # the observer may end the call
+        if not attempt.over:
+            attempt.begin(fresh)
 
     def begin_rival(
         self, prepared: Prepared, clocks: Clocks, permit: AttemptPermit | None, *, fresh: bool = False
@@ -453,13 +454,10 @@ class RunningCall:
         is aborted."""
         self.attempts += 1
         prepared.turn = None
-        self.rival = Attempt(prepared, self, self.runtime, clocks, self.started, math.inf, self.is_paused, permit)
-        self._send(self.rival, fresh)
-
-    def _send(self, attempt: Attempt, fresh: bool) -> None:
-        """Let an attempt take its key and a connection."""
+        attempt = Attempt(prepared, self, self.runtime, clocks, self.started, math.inf, self.is_paused, permit)
+        self.rival = attempt
         if self._hooks.attempt_started is not None:
-            self._hooks.attempt_started(self, self.attempts)  # the observer may end the call
+            self._hooks.attempt_started(self, self.attempts)
         if not attempt.over:
             attempt.begin(fresh)
 
@@ -744,17 +742,18 @@ class RunningCall:
         attempt = self.attempt
         if not error.provider:
             sign(error, self.prepared)
-        timings = Timings() if attempt is None else attempt.timings()
-        outcome = Completion(False, error.http_status, response, error, self.attempts, timings)
-        outcome.request_id, outcome.resent = error.request_id, self._resent
-        if attempt is not None:
-            outcome.http_status = error.http_status or attempt.status
-            outcome.request_id = error.request_id or attempt.request_id
-            outcome.headers = attempt.headers
+        if attempt is None:
+            outcome = Completion(False, error.http_status, response, error, self.attempts, request_id=error.request_id)
+        else:
             if response is None:
-                outcome.response = attempt.partial_response()
+                response = attempt.partial_response()
             if attempt.prepared.continued is not None:
-                outcome.response = attempt.prepared.continued.joined(attempt, outcome.response)
+                response = attempt.prepared.continued.joined(attempt, response)
+            # By position: each cancelled call would pay for a dict of the names.
+            outcome = Completion(
+                False, error.http_status or attempt.status, response, error, self.attempts, attempt.timings(),
+                error.request_id or attempt.request_id, attempt.headers, self._resent,
+            )  # fmt: skip
         self._settle(outcome, (ErrorEvent(error),) if self.prepared.stream and is_told else ())
 
     def _settle(self, outcome: Completion, terminal: Sequence[Event]) -> None:

@@ -36,10 +36,6 @@ class Cancelling:
         self._call = call
         self._request = PlainRequest(self, durable.cancel_request(prepared), runtime, CANCEL_CLOCKS)
 
-    @property
-    def label(self) -> str:
-        return self._call.label
-
     def answered(self) -> None:
         self.error.message = cancelled().message
         self._call.finish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from ...providers.catalog.json_stream import DONE_MARK, events_in
 from ...providers.json.json_values import leading_json, mapping, shown
@@ -14,9 +14,6 @@ from ...transport.errors import TransportError
 from ...transport.sse import BARE_LINES, ServerSentEvent, SSEParser
 from ..request.prepared import Prepared
 from .body import BOM, Body, Form, content_coding, content_of, form_of
-
-if TYPE_CHECKING:
-    from .attempt import Attempt
 
 _NO_SUCH_PLACE = re.compile(
     r"(?:\w+: )?(?:(?:(?:file|page|path|route|resource|url) )?not found\W*|(?:invalid|unknown) (?:request )?url\b.*"
@@ -30,16 +27,13 @@ _VERSION = re.compile(r"(/v\d++(?:(?:alpha|beta)\d*+)?)(?=/)")
 _TWO_VERSIONS = re.compile(_VERSION.pattern * 2)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ErrorBody(Body):
     """The body of an error response. The status is reported even if the body breaks or a timeout ends it."""
 
-    __slots__ = ("_pieces",)
-
     reads_error = True
 
-    def __init__(self, attempt: Attempt) -> None:
-        super().__init__(attempt)
-        self._pieces: list[bytes] = []
+    _pieces: list[bytes] = field(default_factory=list[bytes], init=False)
 
     def feed(self, data: bytes) -> None:
         self._pieces.append(data)

@@ -20,11 +20,6 @@ from .timeouts import Clocks
 class RequestOwner(Protocol):
     """The receiver of the end of a `PlainRequest`."""
 
-    @property
-    def label(self) -> str:
-        """The name in reports."""
-        ...
-
     def answered(self) -> None:
         """Receive the report that the answer has ended."""
         ...
@@ -76,8 +71,8 @@ class PlainRequest:
             attempt.begin(fresh)
 
     @property
-    def label(self) -> str:
-        return self._owner.label
+    def number(self) -> int:
+        return 0
 
     def on_key(self, attempt: Attempt) -> None:
         pass
@@ -153,7 +148,6 @@ class Fetch(Exchange):
         idempotent: bool = True,
         needs_body: bool = True,
     ) -> None:
-        self.label: str = f"a request to {prepared.provider.name!r}"
         self.pieces: list[bytes] = []
         self.error: ProviderError | None = None
         self._on_ended = on_ended

@@ -596,7 +596,6 @@ class Passing(ClientRequest, Exchange):
         super().__init__(gateway, connection, request, slot, endpoint)
         self._head: tuple[int, list[tuple[str, str]]] | None = None  # until it was sent
         self._beginning = b""  # bytes that may be the beginning of the key
-        self.label: str = f"{request.method} {endpoint.rest}"
 
     def start(self) -> None:
         """Send it. Raises `InvalidRequestError`, `MalformedJSONError` and `EngineClosedError`."""

@@ -247,7 +247,7 @@ class Stream:
 
     # --- as the listener ---
 
-    label = "a stream"
+    number = 1
 
     def on_dequeued(self, attempt: Attempt) -> None:
         pass

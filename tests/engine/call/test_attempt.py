@@ -58,7 +58,7 @@ class Delivered:
             on_callback_raised=self.raised.append,
         )
         self.call = RunningCall(
-            runtime, CallHooks(lambda call, completion: None), PREPARED, self.counters, 1, CLOCKS, ms.Retry(),
+            runtime, CallHooks(lambda call, completion: None), PREPARED, self.counters, 1, 0.0, CLOCKS, ms.Retry(),
             self.note if has_callback else nobody, self.completions.append, lambda response: None,
         )  # fmt: skip
 

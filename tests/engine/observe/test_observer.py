@@ -358,7 +358,8 @@ async def test_a_reading_call_is_quiet_since_its_last_byte(autojump_clock: MockC
         await until(lambda: engine.statistics().events == 2)
         await trio.sleep(7)
         assert quiet(running, trio.current_time()) == pytest.approx(7, abs=0.3)
-        assert running.label == "call 1 (peer/m)"
+        assert running.attempt is not None
+        assert running.attempt.label == "call 1 (peer/m)"
 
 
 @pytest.mark.parametrize("door", ["trio", "threads"])
