@@ -71,7 +71,7 @@ class Candidate(Permit):
     need: Need | None = None
     target_index: int = 0
     key: int = 0
-    limiter: Limiter = field(kw_only=True)
+    limiter: Limiter = field(init=False)
     reservation: Reservation | None = field(default=None, init=False)
     began: float = field(default=NEVER, init=False)
     attempt_number: int = field(default=0, init=False)
@@ -125,11 +125,6 @@ class Admission(WaitingCall):
         return self._call
 
     @property
-    def _is_over(self) -> bool:
-        """Whether the call has ended. A function of the program may end the call that it is asked for."""
-        return self._call is None
-
-    @property
     def _waiting(self) -> Sequence[Candidate]:
         all_of_them = (self._candidate,) if self.targets is None else self.targets.candidates
         return [candidate for candidate in all_of_them if candidate.owner is self]
@@ -178,7 +173,7 @@ class Admission(WaitingCall):
             return
         if self.spending is not None and candidate.need is not None:
             refused = self.spending.refusal(candidate.need, now)
-            if self._is_over:
+            if self._entered == NEVER:
                 return  # a function of a budget has ended the call
             if refused is not None:
                 self._unpaid(refused, now, deadline)
@@ -483,7 +478,7 @@ class Admission(WaitingCall):
             if not is_paused:
                 is_last = left + in_vain <= 0
                 judged = targets.judge(candidate, error, refusal, now, waits=waits, is_last=is_last)
-            beside = self._running.rival is not None
+            beside = self._call is not None and self._call.rival is not None
             if judged is not None and not (beside and (judged.retryable or targets.may_leave(error))):
                 return _outlook(judged, is_counted=is_counted)
             if not beside:

@@ -24,7 +24,7 @@ from ..request.preparer import Preparer
 from ..request.token_estimate import estimate_input_tokens
 from .admission import Admission, Candidate
 from .budgets.amounts import Budget, BudgetStatistics
-from .budgets.budgets import Budgets, Need, Spending
+from .budgets.budgets import Budgets, Spending
 from .limits.host import Host
 from .limits.leases import LeasedRateLimit
 from .limits.limiter import DeclaredLimit, Limiter, LimiterState
@@ -67,6 +67,7 @@ class Dispatcher:
     """The limiters and routes of one engine.
 
     has_routes: whether a call may be on a route, or have a provider with several keys.
+    budgets: the budgets; None in an engine without budgets and prices.
     share: what this engine has of the limits that it shares with others; None: its limits are its own.
     caches: lets calls with one beginning of their prompts wait for the one that writes it; None: they do not wait.
 
@@ -110,7 +111,7 @@ class Dispatcher:
         # The calls of an engine without budgets and prices have no spending.
         has_spending = traffic.budgets or traffic.price is not None
         self._on_spent = None if watch is None else watch.budget_changed
-        self._budgets = (
+        self.budgets: Budgets | None = (
             Budgets(tuple(traffic.budgets), traffic.price, runtime, lease_of, self._on_spent) if has_spending else None
         )
         warm = Warm() if traffic.warm is True else traffic.warm
@@ -129,42 +130,34 @@ class Dispatcher:
         limiter = self._limiter_of_model.get((name, model))
         if limiter is None:
             limiter = self._find_limiter(self._access_of[name], model)
-        budgets = self._budgets
+        budgets = self.budgets
         need = None if budgets is None else budgets.need(request, prepared, wire)
         # By position: each start would pay for a dict of the names.
         candidate = Candidate(
             estimate_input_tokens(request, prepared.body), request.max_output_tokens, PRIORITIES[request.priority],
-            request.tenant, None, prepared, need, limiter=limiter,
+            request.tenant, None, prepared, need,
         )  # fmt: skip
+        candidate.limiter = limiter
         spending = None if budgets is None else Spending(budgets)
-        if self.caches is None:
+        caches, found = self.caches, None
+        if caches is not None:
+            if request.session is not None:
+                caches.set_key(request, prepared)
+            found = caches.prefixes(prepared)
+        if caches is None or found is None:
             return Admission(candidate, spending)
-        if request.session is not None:
-            self.caches.set_key(request, prepared)
-        return self.caches.admission(candidate, spending, request, prepared, self._access_of[name])
-
-    def need(self, request: Request, prepared: Prepared, wire: WireRequest) -> Need | None:
-        """Return what an attempt of a call may use; None in an engine without budgets and prices.
-
-        Raises `InvalidRequestError` if a budget cannot be applied to the call.
-        """
-        return None if self._budgets is None else self._budgets.need(request, prepared, wire)
-
-    @property
-    def budgets(self) -> Budgets | None:
-        """The budgets; None in an engine without budgets and prices."""
-        return self._budgets
+        return caches.admission(candidate, spending, request, prepared, self._access_of[name], found)
 
     def add_budget(self, tenant: str, budget: Budget) -> None:
         """Add a budget for the calls of one tenant, until `remove_budget`. Raises `InvalidRequestError`."""
-        if self._budgets is None:
-            self._budgets = Budgets((), None, self._runtime, None, self._on_spent)
-        self._budgets.add(tenant, budget)
+        if self.budgets is None:
+            self.budgets = Budgets((), None, self._runtime, None, self._on_spent)
+        self.budgets.add(tenant, budget)
 
     def remove_budget(self, tenant: str) -> None:
         """Remove the budget that was added for a tenant."""
-        if self._budgets is not None:
-            self._budgets.remove(tenant)
+        if self.budgets is not None:
+            self.budgets.remove(tenant)
 
     @property
     def routes(self) -> tuple[str, ...]:
@@ -184,7 +177,7 @@ class Dispatcher:
             return None
         targets = Targets(route, request, make_request, self, model)
         planned = targets.plan(self._runtime.loop.clock())
-        spending = None if self._budgets is None else Spending(self._budgets)
+        spending = None if self.budgets is None else Spending(self.budgets)
         first = targets.request_at(planned)
         if self.caches is None:
             return Admission(planned, spending, targets), first
@@ -242,7 +235,7 @@ class Dispatcher:
         return TrafficStatistics(
             {limiter.state.name: limiter.state.statistics(now) for limiter in self._limiters.values()},
             {name: route.statistics(now) for name, route in self._routes.items()},
-            () if self._budgets is None else self._budgets.statistics(now),
+            () if self.budgets is None else self.budgets.statistics(now),
             {} if self.caches is None else self.caches.statistics(),
         )
 

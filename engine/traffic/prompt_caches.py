@@ -149,9 +149,9 @@ class PromptCaches:
 
         A call without a session goes where the prefix of its prompt was sent before, if there is room.
         """
-        body, prefixes = found = self._prefixes(first.prepared)
-        if prefixes and request.session is None:
-            place = targets.route, self._digest(body, prefixes[0])
+        found = self.prefixes(first.prepared)
+        if found is not None and request.session is None:
+            place = targets.route, self._digest(found[0], found[1][0])
             now = self.runtime.loop.clock()
             for home in self._homes.get(place, ()):
                 candidate = targets.candidate_at(*home)
@@ -159,15 +159,17 @@ class PromptCaches:
                     with contextlib.suppress(InvalidRequestError):
                         if candidate is not planned:
                             first, planned = targets.request_at(candidate), candidate
-                            found = self._prefixes(first.prepared)
+                            found = self.prefixes(first.prepared)
                         break
             homes = self._homes.pop(place, ())
             here = planned.target_index, planned.key
             self._homes[place] = homes if here in homes else (*homes, here)
             if len(self._homes) > MOST_PREFIXES:
                 del self._homes[next(iter(self._homes))]
+        if found is None:
+            return Admission(planned, spending, targets), first
         access = targets.route.targets[planned.target_index].accesses[planned.key]
-        return self.admission(planned, spending, request, first.prepared, access, targets, found), first
+        return self.admission(planned, spending, request, first.prepared, access, found, targets), first
 
     def admission(
         self,
@@ -176,16 +178,14 @@ class PromptCaches:
         request: Request,
         prepared: Prepared,
         access: Access,
+        found: tuple[bytes, list[WirePrefix]],
         targets: Targets | None = None,
-        found: tuple[bytes, list[WirePrefix]] | None = None,
     ) -> Admission:
-        """Return the admission control of a call, which waits for a prefix of its prompt if there is one.
+        """Return the admission control of a call, which waits for a prefix of its prompt.
 
-        found: its prefixes, and the body in which they are; None: not known.
+        found: as `prefixes` has returned them.
         """
-        body, prefixes = found or self._prefixes(prepared)
-        if not prefixes:
-            return Admission(candidate, spending, targets)
+        body, prefixes = found
         key = access.name
         model = self._models.get((key, prepared.model))
         if model is None:
@@ -220,13 +220,14 @@ class PromptCaches:
             own = b'"%b":"%b"' % (CACHE_KEY.encode(), sent_session(field, session).encode())
             prepared.body = body.replace(own, b'"%b":"%b"' % (CACHE_KEY.encode(), key.encode()))
 
-    def _prefixes(self, prepared: Prepared) -> tuple[bytes, list[WirePrefix]]:
-        """Return the prefixes of a prompt, and the body in which they are."""
+    def prefixes(self, prepared: Prepared) -> tuple[bytes, list[WirePrefix]] | None:
+        """Return the prefixes of a prompt, and the body in which they are; None if it has none."""
         body, unmarked = prepared.body, self.options.unmarked
         if not unmarked and b'"cache_control"' not in body and b'"prompt_cache_breakpoint"' not in body:
-            return body, []
+            return None
         body = body if prepared.forwarder is None else in_order(body)
-        return body, wire_prefixes(body, unmarked=unmarked)
+        found = wire_prefixes(body, unmarked=unmarked)
+        return (body, found) if found else None
 
     def _digest(self, body: bytes, prefix: WirePrefix) -> bytes:
         (tools, tools_end), (rest, end) = prefix.tools, prefix.rest

@@ -356,8 +356,7 @@ class Targets:
         """
         make = self._make_candidate if beside else self.candidate_at
         found = {
-            candidate: candidate.limiter.state.fits(candidate, now)
-            for candidate in (make(index, key) for key in self.usable(index, now))
+            each: each.limiter.state.fits(each, now) for each in [make(index, key) for key in self.usable(index, now)]
         }
         return {candidate: fits for candidate, fits in found.items() if fits is not None}
 
@@ -373,19 +372,21 @@ class Targets:
         return candidate
 
     def _make_candidate(self, index: int, key: int) -> Candidate:
-        request, target, limiter = self.request, self.route.targets[index].declared, self._limiter_at(index, key)
-        if self._input_tokens < 0:
-            return Candidate(0.0, None, target_index=index, key=key, limiter=limiter)
+        request, target = self.request, self.route.targets[index].declared
         options = NO_OPTIONS if target is None else target.options
-        return Candidate(
-            self._input_tokens,
-            cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
-            PRIORITIES[cast("str", options.get("priority", request.priority))],
-            cast("str | None", options.get("tenant", request.tenant)),
-            target_index=index,
-            key=key,
-            limiter=limiter,
-        )
+        if self._input_tokens < 0:
+            candidate = Candidate(0.0, None, target_index=index, key=key)
+        else:
+            candidate = Candidate(
+                self._input_tokens,
+                cast("int | None", options.get("max_output_tokens", request.max_output_tokens)),
+                PRIORITIES[cast("str", options.get("priority", request.priority))],
+                cast("str | None", options.get("tenant", request.tenant)),
+                target_index=index,
+                key=key,
+            )
+        candidate.limiter = self._limiter_at(index, key)
+        return candidate
 
     def request_at(self, candidate: Candidate) -> TargetRequest:
         """Return the request for a target, which is prepared once. Raises `InvalidRequestError`."""
@@ -397,7 +398,8 @@ class Targets:
                 with_model(request, model) if target.declared is None else lay_over(target.declared, request, model)
             )
             ready, wire = self._make_request(request, access.preparer)
-            candidate.need = self._control.need(request, ready.prepared, wire)
+            budgets = self._control.budgets
+            candidate.need = None if budgets is None else budgets.need(request, ready.prepared, wire)
             candidate.request = ready
         return candidate.request
 

@@ -230,6 +230,8 @@ class LearnedBucket(Bucket):
     than the reported number suggests, or the rest that other programs with the same key leave.
 
     made_at: the time at which the bucket was made. Calls that were sent earlier took nothing from it.
+    backoff: seconds of the next hold. Above `FIRST_BACKOFF` the last refusal came soon after the one before, although
+        the rate was kept.
     cut_at: the time of the refusal that began the current series of refusals. A refusal of a call that was sent
         earlier belongs to this series and cuts nothing.
     """
@@ -247,18 +249,13 @@ class LearnedBucket(Bucket):
         self.made_at: float = now
         self._least_capacity = cost
         self._accepted = 0.0
-        self._backoff = FIRST_BACKOFF
+        self.backoff: float = FIRST_BACKOFF
         self._allowance = 0.0
         self._allowance_at = now
         self._reported = reported
         self._growth, self._growth_per_second = GROWTH, GROWTH_PER_SECOND
         if rate <= least:
             self._recover()
-
-    @property
-    def is_in_vain(self) -> bool:
-        """True if the last refusal came soon after the one before, although the rate was kept."""
-        return self._backoff > FIRST_BACKOFF
 
     def accept(self, cost: float, ceiling: float, now: float) -> None:
         """Record an accepted call, and raise the rate, at most to `ceiling`.
@@ -297,10 +294,10 @@ class LearnedBucket(Bucket):
             self._accepted = 0.0
             if not explained:
                 self._set_rate(self.rate * CUT, now)
-            self._backoff = FIRST_BACKOFF
+            self.backoff = FIRST_BACKOFF
             return 0.0
-        hold = self._backoff
-        self._backoff = min(LONGEST_BACKOFF, 2.0 * hold)
+        hold = self.backoff
+        self.backoff = min(LONGEST_BACKOFF, 2.0 * hold)
         if hold >= TRIED_ENOUGH:
             if self._accepted > 0:
                 self._cut(now)

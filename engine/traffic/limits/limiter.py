@@ -126,6 +126,7 @@ class LimiterState:
     queue: the calls that wait to be sent.
     quota: the limits over time.
     concurrency: the learned limit for running calls; None if none is learned for this server.
+    left: the limits whose lines it has left: the next limiter there must be looked at.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class LimiterState:
             at_most = min((limit.concurrent for limit in limits if limit.concurrent is not None), default=None)
             self.concurrency = Concurrency(at_most=at_most)
         self._line: DeclaredLimit | None = None  # in which it stands
-        self._left: dict[DeclaredLimit, None] = {}
+        self.left: dict[DeclaredLimit, None] = {}
         self._slot_seconds = 0.0
         self._no_slot_since = math.inf
 
@@ -185,14 +186,25 @@ class LimiterState:
         permit = self.queue.first(now)
         if permit is None:
             return math.inf
-        if self.why_never(permit, now) is not None:
+        host = self.host
+        if (host.is_away and host.given_up(now) is not None) or self.quota.never(permit, now) is not None:
             self.cancel(permit, now)
             return permit
         cost = self.quota.estimate(permit)
-        own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
-        ready = self._ready_at(cost, own, now)
+        ready = self.quota.own_ready_at(cost, now)
+        if host.is_away:
+            ready = max(ready, host.ready_at(now))
+        slot = now if self.concurrency is None else self.concurrency.ready_at(now)
+        ready, is_short = max(ready, slot), slot > now
+        if self.limits:
+            is_short = is_short or any(limit.is_full for limit in self.limits)
+            # If its own limits hold the call back, it is in no line, and nobody wakes it: it looks again at their time.
+            turn = self._take_turns(cost, ready > now, now)
+            ready = ready if ready > now else turn
+        if is_short or self._no_slot_since < math.inf:
+            self._note_slot(is_short, now)
         if ready > now:
-            return min(ready, self.host.gives_up_at(now)) if self.host.is_away else ready
+            return min(ready, host.gives_up_at(now)) if host.is_away else ready
         self.queue.take(now)
         self.leave_lines()
         self._reserve(permit, cost, now)
@@ -260,9 +272,10 @@ class LimiterState:
         what = self.reason(first, now)
         ahead = int(self.queue.ahead_of(permit)[0])
         cost = self.quota.estimate(first)
-        limits = (limit.ready_at(cost, self, now) for limit in self.limits)
-        own = self._own_ready_at(self.quota.own_ready_at(cost, now), now)
-        ready = max((own, *limits))
+        ready = max(self.quota.own_ready_at(cost, now), self.host.ready_at(now))
+        ready = max([ready, *(limit.ready_at(cost, self, now) for limit in self.limits)])
+        if self.concurrency is not None:
+            ready = max(ready, self.concurrency.ready_at(now))
         seconds = max(self.seconds_ahead(permit, now), ready - now)
         about = f", about {seconds:.0f} s" if 1 <= seconds < math.inf else ""
         return f"{what}, {ahead} ahead{about}"
@@ -456,28 +469,6 @@ class LimiterState:
 
     # --- shared by the methods above ---
 
-    def _ready_at(self, cost: Cost, own: float, now: float) -> float:
-        """Return the time at which the next call, of this cost, may be sent.
-
-        own: when all but the declared limits allow it.
-
-        If the limiter's own limits hold the call back, it is in no line, and nobody wakes it. So it looks again at the
-        time of its own limits, whatever the declared limits are.
-        """
-        slot = now if self.concurrency is None else self.concurrency.ready_at(now)
-        if self.limits:
-            self._note_slot(slot > now or any(limit.is_full for limit in self.limits), now)
-            turn = self._take_turns(cost, own > now, now)
-            return own if own > now else turn
-        self._note_slot(slot > now, now)
-        return own
-
-    def _own_ready_at(self, at: float, now: float) -> float:
-        """Return the time at which all but the declared limits allow a call. at: when the quota does."""
-        if self.host.is_away:
-            at = max(at, self.host.ready_at(now))
-        return at if self.concurrency is None else max(at, self.concurrency.ready_at(now))
-
     def _take_turns(self, cost: Cost, held_back: bool, now: float) -> float:
         """Return the time at which the declared limits allow a call of this cost, and update the limits' lines.
 
@@ -536,14 +527,8 @@ class LimiterState:
         """Leave the lines of all declared limits, because no call of this limiter waits."""
         if self._line is not None:
             self._line.leave_line(self)
-            self._left[self._line] = None
+            self.left[self._line] = None
             self._line = None
-
-    def pop_left(self) -> tuple[DeclaredLimit, ...]:
-        """Return the limits whose lines it has left since the last time: the next limiter there must be looked at."""
-        left = tuple(self._left)
-        self._left.clear()
-        return left
 
     def _note_slot(self, missing: bool, now: float) -> None:
         """Add up the time during which a slot for a running call is missing."""
@@ -652,7 +637,8 @@ class Limiter(Pump):
             return call, partial(call.admitted, found, now) if why is None else partial(call.rejected, found, why)
         if state.queue.length and self._load_watch is not None and state.is_short_of_slots(now):
             found = min(found, self._load_watch.ask(state.quota.window.answer_seconds, now))
-        for limit in state.pop_left():
+        left, state.left = state.left, {}
+        for limit in left:
             # None whose line it has not left: two limiters, each the first in a line, would wake each other for ever.
             self.next_in_line(limit, state)
         if self._watch is not None:

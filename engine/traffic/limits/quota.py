@@ -742,4 +742,5 @@ class Quota:
                 calls = reported.bucket.fill(now) / cost[reported.unit]
                 left[reported.unit] = min(calls, left.get(reported.unit, math.inf))
         units, learned = sorted(left, key=left.__getitem__), self.learned
-        return next((unit for unit in units if unit not in learned or not learned[unit].is_in_vain), units[0])
+        fresh = [unit for unit in units if unit not in learned or learned[unit].backoff <= FIRST_BACKOFF]
+        return (fresh or units)[0]

@@ -119,7 +119,6 @@ class Permit:
     priority: the priority class.
     tenant: the tenant; None if the request names none.
     owner: the call that waits for it; None while it does not wait.
-    size: tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call.
     refusals: the number of times that a limit refused the call.
     sent_at: the time at which the call was last sent.
     sent_before: the total cost that the quota had sent when this call was sent, including this call.
@@ -136,7 +135,6 @@ class Permit:
     tenant: str | None = None
     owner: WaitingCall | None = None
     cost: Cost = field(default=FREE, init=False)
-    size: float = field(init=False)
     refusals: int = field(default=0, init=False)
     state: PermitState = field(default=NEW, init=False)
     sent_at: float = field(default=NEVER, init=False)
@@ -146,9 +144,10 @@ class Permit:
     before: Permit | None = field(default=None, init=False)
     after: Permit | None = field(default=None, init=False)
 
-    def __post_init__(self) -> None:
-        size = self.input_tokens + (self.max_output or 0.0)
-        self.size = size if size > 1.0 else 1.0  # `max` costs each start of a call ten comparisons
+    @property
+    def size(self) -> float:
+        """Tokens of the prompt and of the reserved output, by which the queue counts what waits ahead of a call."""
+        return max(1.0, self.input_tokens + (self.max_output or 0.0))
 
     @property
     def charged(self) -> Cost:

@@ -34,7 +34,9 @@ PREPARED = SimpleNamespace(provider=SimpleNamespace(name="one"), model="m", stre
 
 
 def admission(lane: Limiter, spending: Spending | None = None, need: Need | None = None) -> Admission:
-    return Admission(Candidate(10.0, 5, request=cast(Any, PREPARED), need=need, limiter=lane), spending)
+    candidate = Candidate(10.0, 5, request=cast(Any, PREPARED), need=need)
+    candidate.limiter = lane
+    return Admission(candidate, spending)
 
 
 def attempt(call: Call, *, sent: bool = True) -> Attempt:

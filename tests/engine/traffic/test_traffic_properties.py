@@ -325,7 +325,8 @@ class SharedLimits:
             if not state.queue.length:
                 state.leave_lines()
             at = permit
-            self.pass_on(state, state.pop_left())
+            left, state.left = tuple(state.left), {}
+            self.pass_on(state, left)
             assert at > self.now
             if at < math.inf:
                 self.timers.append((at, state))

@@ -199,7 +199,7 @@ def test_a_reported_limit_holds_a_minute_or_a_long_window(window: float, capacit
 def test_a_learned_bucket_begins_empty_and_holds_a_second() -> None:
     small, large = LearnedBucket(8, 1, 3), LearnedBucket(8, 20, 3)
     assert (figures(small), figures(large)) == ((8, 8, 0, 3), (8, 20, 0, 3))
-    assert (small.cut_at, small.made_at, small.rate, small.is_in_vain) == (3, 3, 8, False)
+    assert (small.cut_at, small.made_at, small.rate, small.backoff) == (3, 3, 8, 0.25)
 
 
 def test_accepted_calls_of_a_second_raise_it_by_five_percent() -> None:
@@ -237,9 +237,9 @@ def test_a_refusal_after_ten_costs_cuts_and_earlier_ones_hold() -> None:
     learned = LearnedBucket(100, 2, 0)
     for _ in range(9):
         learned.accept(2, 0, 1)
-    assert (learned.refuse(2, 0, 2), learned.rate, learned.cut_at, learned.is_in_vain) == (0.25, 100, 2, True)
+    assert (learned.refuse(2, 0, 2), learned.rate, learned.cut_at, learned.backoff) == (0.25, 100, 2, 0.5)
     learned.accept(2, 0, 3)
-    assert (learned.refuse(2, 0, 4), learned.rate, learned.cut_at, learned.is_in_vain) == (0, 70, 4, False)
+    assert (learned.refuse(2, 0, 4), learned.rate, learned.cut_at, learned.backoff) == (0, 70, 4, 0.25)
     assert (learned.refuse(2, 0, 5), learned.rate) == (0.25, 70), "counting has begun again"
     assert (learned.refuse(2, 0, 6), learned.rate) == (0.5, 70)
     assert (learned.refuse(2, 0, 7), learned.rate) == (1, 70), "none was accepted: the server is out of order"
