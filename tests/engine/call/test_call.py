@@ -420,7 +420,17 @@ class Broken(RunningCall):
         engine: Any = SimpleNamespace(loop=SimpleNamespace(clock=lambda: 0.0))
         unused: Any = SimpleNamespace(stream=True, provider=SimpleNamespace(name="p"))
         super().__init__(
-            engine, unused, unused, Counters(), 1, unused, ms.Retry(), None, completed.append, lambda response: None
+            engine,
+            unused,
+            unused,
+            Counters(),
+            1,
+            0.0,
+            unused,
+            ms.Retry(),
+            None,
+            completed.append,
+            lambda response: None,
         )
         self.broken = broken
         self.taken: list[str] = []
