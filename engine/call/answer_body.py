@@ -36,7 +36,7 @@ class AnswerBody(Body):
     """
 
     is_page: bool = False
-    _pieces: list[bytes] = field(default_factory=list[bytes], init=False)
+    _pieces: list[bytes] = field(default_factory=lambda: [], init=False)
     _partial: Response | None = field(default=None, init=False)  # what came with an error
 
     def feed(self, data: bytes) -> None:

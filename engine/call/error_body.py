@@ -33,7 +33,7 @@ class ErrorBody(Body):
 
     reads_error = True
 
-    _pieces: list[bytes] = field(default_factory=list[bytes], init=False)
+    _pieces: list[bytes] = field(default_factory=lambda: [], init=False)
 
     def feed(self, data: bytes) -> None:
         self._pieces.append(data)
