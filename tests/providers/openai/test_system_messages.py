@@ -6,7 +6,6 @@ import manystream as ms
 from manystream.providers.history import History, HistoryMessage
 from manystream.providers.openai.chat.converter import ChatConverter
 from manystream.providers.openai.responses.converter import ResponsesConverter
-from tests.providers.openai.chat.test_converter import LATE
 from tests.providers.openai.chat.test_request import HELLO
 from tests.providers.openai.chat.wire import encode, quirky
 
@@ -28,7 +27,7 @@ def test_the_system_role_is_the_servers() -> None:
 def test_the_system_role_of_a_server_is_used() -> None:
     converter = ChatConverter(ms.OpenAIChat("key", profile="openai-chat"))
     role = converter.provider.profile.quirks.system_role
-    history = History("s", conversation=LATE.conversation)
+    history = History("s", conversation=[HistoryMessage("user", "x"), HistoryMessage("system", "s")])
     assert [message["role"] for message in converter.from_history(history)] == [role, "user", role]
 
 
