@@ -29,16 +29,14 @@ FORM_LIMITS = {"plain": 1.5, "usage": 1.6, "logprobs": 2.0, "cut": 1.15, "pair":
 """Wire form → the most that ours may cost: of the floor in the same form; for `cut`, of our own plain form."""
 TOKEN_LIMIT = 0.6
 
-Figure = Literal["cpu_us_per_event", "tick_us_per_event", "wake_up_us", "beyond_us_per_stream"]
+Figure = Literal["cpu_us_per_event", "tick_us_per_event", "wake_up_us"]
 PARTS: dict[str, tuple[Figure, str]] = {
     "in its tick": ("tick_us_per_event", "µs/event"),
     "to wait and wake up": ("wake_up_us", "µs/tick"),
-    "first events and end": ("beyond_us_per_stream", "µs/stream"),
 }
-"""Part of the cost → its figure and unit.
+"""Part of the cost of an event, while all streams are live → its figure and unit.
 
-A tick serves the streams that are ready at once. Outside the ticks, the event loop and the system wait and wake up. The
-first events and the end of a stream take longer than the events between them, which the other two figures are of."""
+A tick serves the streams that are ready at once. Outside the ticks, the event loop and the system wait and wake up."""
 
 AIO = Client("manystream-aio", "ours", "asyncio, callbacks", OURS.guess, "asyncio")
 ITERATED = Client("manystream-iterated", "ours", "trio, iterated", OURS.guess, "iterated")

@@ -38,7 +38,6 @@ Result = TypedDict(
         "steady_us_per_event": float,
         "steady_p99_ms": float,
         "tick_us_per_event": float,
-        "beyond_us_per_stream": float,
         "wake_up_us": float,
         "rss_before": int,
         "rss_live": int,

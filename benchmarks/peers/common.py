@@ -289,7 +289,6 @@ class Recorder:
             "steady_us_per_event": round(steady / (events * 0.75) * 1e6, 3) if events else math.nan,
             "steady_p99_ms": round(percentile(steady_latencies, 0.99) / 1e6, 3),
             "tick_us_per_event": round(in_ticks / (events * 0.75) * 1e6, 3) if events else math.nan,
-            "beyond_us_per_stream": round((cpu - steady / 0.75) / self.task.streams * 1e6, 3),
             "wake_up_us": round((steady - in_ticks) / ticks * 1e6, 3) if ticks else math.nan,
             "rss_before": self.rss_before,
             "rss_live": self._rss_live,
