@@ -11,6 +11,7 @@ from pathlib import Path
 from . import live_streams
 from .answers import Answer, Row, comparison, number, verdict
 from .environment import ROOT, clients_variables, machine, versions
+from .event_costs import FORM_LIMITS
 
 FOLDER = Path(__file__).parent
 RAW = FOLDER / "results.json"
@@ -21,6 +22,7 @@ SERIES = PLOTS / "series.json"
 PAGES = (
     "README.md",
     "docs/speed.md",
+    "docs/design/fast-path.md",
     "docs/guide/batch-deadlines.md",
     "docs/guide/caching.md",
     "docs/guide/frameworks.md",
@@ -47,6 +49,15 @@ differ between machines and days. Compare the ratios: both of their figures come
 from the send of the load source to the callback of the user.
 """
 
+
+def _part(load: str, part: str) -> str:
+    """Return the place of a figure: a part of an event's CPU, of ours by the floor's."""
+    return f"<!--figure cpu_per_event: manystream, {load}: {part} ; ratio--><!----> ×"
+
+
+ALONE, BURSTS = "50 streams, each event alone", "400 streams, bursts of a millisecond"
+"""Two loads whose parts explain a missed target."""
+
 REASONS: dict[tuple[str, str], str] = {
     ("decode", "anthropic, manystream"): (
         "its library decodes <!--figure decode: anthropic, anthropic SDK--><!----> events/s, where OpenAI's decodes"
@@ -56,13 +67,18 @@ REASONS: dict[tuple[str, str], str] = {
         "a profile of ours: 52% in the iterations of our loop, 21% in the agents and their iterators, the rest in"
         " asyncio, which wakes a task for each event"
     ),
-    ("cpu_per_event", "manystream, 50 streams, each event alone"): (
-        "in part: each event is a wake-up, and one through trio takes 26 µs for 20 in the bare loop; the rest is not"
-        " explained"
+    ("cpu_per_event", f"manystream, {ALONE}"): (
+        f"each event is a wake-up, which costs {_part(ALONE, 'to wait and wake up')} the floor's, and the tick"
+        f" {_part(ALONE, 'in its tick')}: trio's event loop is the difference"
     ),
     **dict.fromkeys(
-        [("cpu_per_event", "manystream, 400 streams"), ("wire_forms", "plain")],
-        "not explained: neither the wake-ups nor the instructions are more than the floor's",
+        [("cpu_per_event", "manystream, 400 streams"), *(("wire_forms", form) for form in FORM_LIMITS)],
+        f"by its parts, in bursts of a millisecond: the tick costs {_part(BURSTS, 'in its tick')} the floor's, and a"
+        f" wake-up {_part(BURSTS, 'to wait and wake up')}",
+    ),
+    ("scaling", "manystream, 10,000 streams"): (
+        "a profile: each stream's deadline of 10 s passes once while its 12 events come, and is set anew; these 10,000"
+        " wake-ups of the timers' task take a quarter of the CPU"
     ),
     ("import_time", "import manystream and open an engine, after import trio, CPU"): (
         "a profile: half of it makes 44 dataclasses, mostly the public values, whose methods CPython writes as text and"
