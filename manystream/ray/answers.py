@@ -47,7 +47,7 @@ class AnswerKeeper(Journal):
             sleep(LOCK_EVERY_SECONDS)
             waited += LOCK_EVERY_SECONDS
         if retry_failed:
-            self.failed = LineIds()
+            self.failed: LineIds = LineIds()
 
     def lookup(self, ids: Sequence[LineId]) -> dict[LineId, bytes]:
         """Return id → record for those ids that were answered or have failed. Raises `OSError`."""
