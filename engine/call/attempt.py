@@ -243,6 +243,8 @@ class Attempt:
 
     def __post_init__(self) -> None:
         self.receiver, self.headers = self, {}
+        if self.prepared.durable is not None:
+            self.sent = self.prepared.reads
 
     @property
     def label(self) -> str:
@@ -271,7 +273,7 @@ class Attempt:
     def read_on_after(self, attempt: Attempt) -> None:
         """Go on with the answer of an attempt that is over, before this one has a connection."""
         self._held, attempt._held = attempt._held, None
-        self.content_at, self.sent = attempt.content_at, True
+        self.content_at = attempt.content_at
 
     # --- as the waiter for a key ---
 
@@ -407,7 +409,7 @@ class Attempt:
     def start_over(self) -> None:
         """Get a connection again: nothing of an answer has come, and the attempt has not failed."""
         self.close()
-        self.phase, self._state, self._tap, self.sent = QUEUE, QUEUED, None, False
+        self.phase, self._state, self._tap, self.sent = QUEUE, QUEUED, None, self.prepared.reads
         self.acquire(fresh=False)
 
     def _signs(self) -> bool:
@@ -636,8 +638,8 @@ class Attempt:
         """Report that the attempt failed. `unread`: the server cannot have read the request."""
         if not self.over:
             self._leave()
-            if unread and not self.prepared.reads:
-                self.sent = False
+            if unread:
+                self.sent = self.prepared.reads
             self._listener.on_attempt_failure(self, redacted(error, self.prepared.secrets), unread=unread)
 
     def give_up(self, error: ProviderError) -> None:

@@ -88,12 +88,21 @@ class Reported:
         self.events.append(list(events))
 
 
-def attempt_of(call: Reported) -> Attempt:
+def attempt_of(call: Reported, durable: object = None) -> Attempt:
     runtime = cast(Any, SimpleNamespace(pool=SimpleNamespace(abandon=lambda _: None), buffered=Buffered(1)))
     return Attempt(
-        cast(Any, SimpleNamespace(fresh_key=None)), cast(Any, call), runtime, effective(None, None, stream=True),
-        started=0.0,
+        cast(Any, SimpleNamespace(fresh_key=None, durable=durable, reads=durable is not None)), cast(Any, call),
+        runtime, effective(None, None, stream=True), started=0.0,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_an_attempt_that_reads_an_answer_counts_as_sent(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Attempt, "acquire", lambda attempt, *, fresh: None)
+    attempt = attempt_of(Reported(), object() if reads else None)
+    assert attempt.sent == reads
+    attempt.start_over()
+    assert attempt.sent == reads
 
 
 def test_an_attempt_holds_its_start_until_the_first_other_event() -> None:
