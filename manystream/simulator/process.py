@@ -191,7 +191,7 @@ def open_simulator(directive: str = "", **options: Unpack[SimulatorOptions]) -> 
     """
     settings_of(directive, **options)
     folder = str(Path(__file__).resolve().parent)
-    given = json.dumps({"directive": directive, **options}, default=lambda limit: limit.text)
+    given = json.dumps({"directive": directive, **options}, default=_as_text)
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, folder, given],
         stdin=subprocess.PIPE,
@@ -202,6 +202,10 @@ def open_simulator(directive: str = "", **options: Unpack[SimulatorOptions]) -> 
         yield _announced(process)
     finally:
         _stop(process)
+
+
+def _as_text(value: object) -> str:
+    return value.text if isinstance(value, Limit) else str(value)
 
 
 def run_child(given: str) -> None:

@@ -210,6 +210,9 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         pass
     with pytest.raises(Stop), open_simulator(replicas=["speed=2", "fail=1"]):
         pass
+    path: Any = recording
+    with pytest.raises(Stop), open_simulator(replay=path):
+        pass
     folder = os.path.dirname(os.path.realpath(process_module.__file__))
     start = [sys.executable, "-P", "-c", process_module._BOOT, folder]  # pyright: ignore[reportPrivateUsage]
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
@@ -221,6 +224,7 @@ def test_the_child_gets_every_option(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         (start, {"directive": ""}, piped),
         (start, full, piped),
         (start, {"directive": "", "replicas": ["speed=2", "fail=1"]}, piped),
+        (start, {"directive": "", "replay": str(recording)}, piped),
     ]
 
 
